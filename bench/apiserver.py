@@ -36,7 +36,7 @@ from pathlib import Path
 import uvloop
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.storage.store import Store
 
 async def main():

@@ -49,7 +49,7 @@ import uvloop
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.storage.store import Store
 
 async def main(folder, token):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from bench.yardstick import bare_start, starts
 from trainyard.embedded.node.agent import NodeAgent
-from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import ShimHandle, start_shim
 from trainyard.embedded.objects import Deletion

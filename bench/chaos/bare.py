@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainyard.api.chaos.schedule import Fault, Planned
-from trainyard.embedded.faults.victims import environment_of, signalled
+from trainyard.embedded.chaos_faults.target_processes import environment_of, signalled
 from trainyard.payloads.processes import Process, all_processes, children_of, descendants
 from trainyard.schema.dataclass import dataclass
 

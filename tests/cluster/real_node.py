@@ -21,7 +21,7 @@ from trainyard.embedded.apiserver.door import Door, Limits
 from trainyard.embedded.apiserver.identity import OWNER
 from trainyard.embedded.apiserver.listening import Listener
 from trainyard.embedded.node.agent import NodeAgent
-from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.kube.errors import AlreadyExists

@@ -13,7 +13,7 @@ from tests.cluster.real_node import reporting
 from tests.cluster.test_commands import trainyard
 from tests.cluster.yard import Object, Yard, pytorch_job, until
 from tests.embedded.late_ranks import SCRIPT, Ranks, slowed
-from trainyard.embedded.faults.victims import environment_of
+from trainyard.embedded.chaos_faults.target_processes import environment_of
 from trainyard.kube.resources import EVENTS
 
 JOB = "late"

@@ -18,7 +18,7 @@ from typing import Any
 from tests.egress import world
 from tests.egress.scenes import does
 from tests.embedded.node_cluster import Cluster, cluster
-from trainyard.embedded.findings import Findings
+from trainyard.embedded.service_supervisor import Findings
 from trainyard.podruntime import syscalls
 
 _SOCKET = {"x86_64": 41, "aarch64": 198}[platform.machine()]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainyard.embedded import tls
+from trainyard.embedded import tls_files
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.controllers.housekeeping import Housekeeping
+from trainyard.embedded.kubelet_api import Measured, Output, Usage
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.table import RESOURCES, Resources
-from trainyard.embedded.runtime import Measured, Output, Usage
-from trainyard.embedded.server import ApiServer
 from trainyard.podruntime.logs import LogOptions
 from trainyard.schema.errors import TrainyardError
 
@@ -240,10 +240,10 @@ async def running_cluster(
     runtime = HostRuntime()
     server = ApiServer(registry, runtime)
     made = certificates.ensure(tmp_path / "pki")
-    token = tls.ensure_token(tmp_path / "token")
+    token = tls_files.ensure_token(tmp_path / "token")
     port = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=token)
-    config = tls.kubeconfig(port=port, authority=made.authority, token=token)
-    tls.write_kubeconfig(tmp_path / "kubeconfig", config)
+    config = tls_files.kubeconfig(port=port, authority=made.authority, token=token)
+    tls_files.write_kubeconfig(tmp_path / "kubeconfig", config)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),

@@ -16,8 +16,8 @@ import yaml
 from tests.tools import require
 from trainyard.cli.embedded import embedded
 from trainyard.embedded.cluster import ClusterSettings
+from trainyard.embedded.kubelet_api import PodRuntime
 from trainyard.embedded.node.shim_process import Isolation, start_shim
-from trainyard.embedded.runtime import PodRuntime
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.embedded import Paths

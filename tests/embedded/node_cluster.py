@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from trainyard.embedded.findings import Findings
 from trainyard.embedded.node.agent import NodeAgent
-from trainyard.embedded.node.cgroups import ClusterGroups, Limits
-from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits
+from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import Isolation, ShimHandle, start_shim
 from trainyard.embedded.registry import Registry
+from trainyard.embedded.service_supervisor import Findings
 from trainyard.kube.errors import NotFound
 from trainyard.podruntime.logs import LogOptions
 

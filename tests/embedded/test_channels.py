@@ -15,9 +15,9 @@ import orjson
 import pytest
 
 from tests.embedded.kubectl import HostRuntime, add_running_pod
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import execution
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
 
 POD = "http://x/api/v1/namespaces/default/pods/p"
 V4 = ("v4.channel.k8s.io",)

@@ -21,7 +21,7 @@ from tests.embedded.lifecycle_yard import (
     template,
     yard,
 )
-from trainyard.embedded.faults.victims import environment_of, replicas_of
+from trainyard.embedded.chaos_faults.target_processes import environment_of, replicas_of
 from trainyard.kube.embedded import Paths
 from trainyard.payloads.processes import Process, name_of, read
 

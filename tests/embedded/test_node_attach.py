@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import PATIENCE, Cluster, cluster
-from trainyard.embedded.node.execs import Attachment
+from trainyard.embedded.node.containers.exec_sessions import Attachment
 from trainyard.schema.errors import TrainyardError
 
 MUCH = "seq -f %0200.0f 20000"

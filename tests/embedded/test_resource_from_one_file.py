@@ -15,7 +15,7 @@ FILE = '''
 """Widgets, which come in three sizes."""
 
 from trainyard.kube.resources import Resource
-from trainyard.embedded.failures import Cause
+from trainyard.embedded.api_errors import Cause
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Present, Served
 

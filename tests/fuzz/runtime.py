@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from trainyard.embedded.runtime import Output
+from trainyard.embedded.kubelet_api import Output
 from trainyard.podruntime.logs import LogOptions
 from trainyard.schema.errors import TrainyardError
 

@@ -17,7 +17,7 @@ from trainyard.api.ground import Ground
 from trainyard.api.script_files import ScriptMistake, find
 from trainyard.api.shape import ClusterShape, ScriptShape
 from trainyard.api.shares import gpus_each, volume_of, with_threads
-from trainyard.embedded.node.gpus import RESOURCE
+from trainyard.embedded.node.containers.gpus import RESOURCE
 from trainyard.manifest import python_source
 from trainyard.manifest.python_source import Source
 from trainyard.schema.errors import TrainyardError

@@ -11,8 +11,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from trainyard.api.shape import ClusterShape
-from trainyard.embedded.node.gpus import RESOURCE, detect
-from trainyard.embedded.node.inherited import inherited
+from trainyard.embedded.node.containers.gpus import RESOURCE, detect
+from trainyard.embedded.node.containers.inherited_environment import inherited
 from trainyard.kube import pythons
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError

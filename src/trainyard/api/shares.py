@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.api.script_files import ScriptMistake
-from trainyard.embedded.node.gpus import detect
+from trainyard.embedded.node.containers.gpus import detect
 
 
 def volume_of(source: str, *, is_claim: bool) -> dict[str, Any]:

@@ -27,9 +27,9 @@ def _limit_met(error: BaseException) -> TrainyardError | None:
         return next(filter(None, map(_limit_met, error.exceptions)), None)
     if not isinstance(error, OSError):
         return None
-    from trainyard.embedded import limits
+    from trainyard.embedded import rlimits
 
-    return limits.explained(error)
+    return rlimits.explained(error)
 
 
 def is_broken_pipe(error: BaseException) -> bool:

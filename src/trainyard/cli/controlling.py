@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from trainyard.embedded.tls import write_private
+from trainyard.embedded.tls_files import write_private
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, state_folder

@@ -19,7 +19,7 @@ from trainyard.kube.ownership import NotOurs
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.embedded.found import Found, Python
+    from trainyard.embedded.doctor_findings import Found, Python
 
 _SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -70,7 +70,7 @@ def _of_cluster(
 ) -> list[Found]:
     import asyncio
 
-    from trainyard.embedded.found import Found
+    from trainyard.embedded.doctor_findings import Found
     from trainyard.operator.doctor import examine
 
     asked = examine(kubeconfig, context, namespace, as_operator=as_operator)
@@ -78,8 +78,8 @@ def _of_cluster(
 
 
 def _of_machine() -> list[Found]:
-    from trainyard.embedded.doctor import examine
-    from trainyard.embedded.found import Patient
+    from trainyard.embedded.doctor_checks import examine
+    from trainyard.embedded.doctor_findings import Patient
 
     cluster, no_folder = None, ""
     try:
@@ -144,7 +144,7 @@ def _python(cluster: RunningCluster | None) -> Python:
     """The interpreter of replicas that are submitted from here, and what it says of itself."""
     from trainyard.api.ground import Ground
     from trainyard.api.shape import ClusterShape
-    from trainyard.embedded.found import Python
+    from trainyard.embedded.doctor_findings import Python
 
     ground = Ground(ClusterShape(), "", cluster_python=cluster.python if cluster else "")
     facts, path = ground.facts(), ground.environment.get("PATH", "")

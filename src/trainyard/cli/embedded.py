@@ -27,8 +27,8 @@ from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.embedded.cluster import Cluster, ClusterSettings, running
 from trainyard.embedded.node.shim_process import ShimHandle
-from trainyard.embedded.scheduler.requests import amount
-from trainyard.embedded.tls import TlsFiles
+from trainyard.embedded.scheduler.resource_requests import amount
+from trainyard.embedded.tls_files import TlsFiles
 from trainyard.kube.embedded import Paths
 from trainyard.kube.people import AllowList
 from trainyard.podruntime.logfile import KUBERNETES, LogLimits

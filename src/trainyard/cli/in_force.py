@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from trainyard.api.shape import ClusterShape
-from trainyard.embedded.scheduler.requests import amount
+from trainyard.embedded.scheduler.resource_requests import amount
 from trainyard.kube.embedded import RunningCluster
 from trainyard.kube.people import NOBODY_ELSE, AllowList
 from trainyard.schema.errors import TrainyardError

@@ -18,7 +18,7 @@ from dataclasses import asdict
 from trainyard.api.shape import ClusterShape
 from trainyard.cli.down import end
 from trainyard.cli.up import ensure_up
-from trainyard.embedded.node import removal
+from trainyard.embedded.node.volumes import tree_removal
 from trainyard.kube.embedded import Paths, state_folder
 from trainyard.schema.errors import TrainyardError
 
@@ -44,7 +44,7 @@ def main() -> None:
         with suppress(TrainyardError):
             end(paths)
         _reap()
-        removal.remove(str(paths.folder))
+        tree_removal.remove(str(paths.folder))
 
 
 def _up(shape: ClusterShape) -> dict[str, object]:

@@ -42,7 +42,7 @@ def command(renew: bool, user: str | None) -> None:
         return
     config = kubeconfig_of(found, asked)
     path = _own_kubeconfig(paths)
-    from trainyard.embedded.tls import write_kubeconfig
+    from trainyard.embedded.tls_files import write_kubeconfig
 
     write_kubeconfig(path, config)
     click.echo(path)

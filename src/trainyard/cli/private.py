@@ -20,7 +20,7 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import cluster_options
 from trainyard.cli.run import forget_old_runs, run_folder
-from trainyard.embedded import limits
+from trainyard.embedded import rlimits
 from trainyard.embedded.node.shim_process import ShimHandle, start_shim
 from trainyard.kube.embedded import Paths, state_folder
 
@@ -43,7 +43,7 @@ def command(owner: int, options: ClusterShape) -> None:
 
 
 def _serve(owner: int, options: ClusterShape, answer: int) -> None:
-    limits.check()
+    rlimits.check()
     state = Paths(state_folder())
     paths = run_folder(state)
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)

@@ -148,10 +148,10 @@ def _within(script: str) -> str:
 
 
 def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> int:
-    from trainyard.embedded import limits
+    from trainyard.embedded import rlimits
     from trainyard.embedded.node.shim_process import start_shim
 
-    limits.check()
+    rlimits.check()
     state = Paths(state_folder())
     paths = run_folder(state)
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
@@ -177,6 +177,6 @@ def forget_old_runs(runs: Path) -> None:
     """The logs of the last runs are kept, older ones go."""
     for run in sorted(runs.iterdir())[:-_KEPT_RUNS]:
         if find_cluster(run) is None:
-            from trainyard.embedded.node import removal
+            from trainyard.embedded.node.volumes import tree_removal
 
-            removal.remove(str(run))
+            tree_removal.remove(str(run))

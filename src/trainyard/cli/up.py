@@ -22,8 +22,8 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli import in_force
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import cluster_options
-from trainyard.embedded import limits
-from trainyard.embedded.tls import TlsFiles
+from trainyard.embedded import rlimits
+from trainyard.embedded.tls_files import TlsFiles
 from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
 from trainyard.kube.people import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.schema.errors import TrainyardError
@@ -114,7 +114,7 @@ def ensure_up(
     """
     if (found := find_cluster()) is not None:
         return found
-    limits.check()
+    rlimits.check()
     paths = Paths(state_folder())
     paths.prepare()
     if any(allowed):

@@ -17,29 +17,29 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainyard.embedded import limits
+from trainyard.embedded import rlimits
+from trainyard.embedded.api_server import ApiServer, ServeError
 from trainyard.embedded.apiserver.identity import People
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.controllers.endpoints import EndpointController
+from trainyard.embedded.controllers.endpoint_controller import EndpointController
 from trainyard.embedded.controllers.housekeeping import Housekeeping
-from trainyard.embedded.controllers.queues import QueueController
-from trainyard.embedded.controllers.taints import TaintEviction
-from trainyard.embedded.findings import Findings
-from trainyard.embedded.node import folders
+from trainyard.embedded.controllers.queue_controller import QueueController
+from trainyard.embedded.controllers.taint_eviction import TaintEviction
 from trainyard.embedded.node.agent import NodeAgent
-from trainyard.embedded.node.cgroups import default_processes
-from trainyard.embedded.node.environment import image_environment
-from trainyard.embedded.node.pod_object import EventWriter
-from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.containers.cgroups import default_processes
+from trainyard.embedded.node.containers.container_environment import image_environment
+from trainyard.embedded.node.node_settings import NodeSettings
+from trainyard.embedded.node.pods.pod_object import EventWriter
 from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import ShimHandle
+from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.scheduler import capacity, requests
-from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler import machine_capacity, resource_requests
+from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
-from trainyard.embedded.server import ApiServer, ServeError
-from trainyard.embedded.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
-from trainyard.embedded.tokens import Tokens
+from trainyard.embedded.service_supervisor import Findings
+from trainyard.embedded.tls_files import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
+from trainyard.embedded.user_tokens import Tokens
 from trainyard.kube import pythons
 from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
@@ -139,13 +139,13 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
 
     (Those of a cluster that is killed go on, or not, with the shim.)
     """
-    limits.raise_open_files()
+    rlimits.raise_open_files()
     paths = settings.paths
     registry = Registry(_store(paths) if settings.is_durable else None)
     server: ApiServer | None = None
     agent: NodeAgent | None = None
     try:
-        found = capacity.detect(paths.folder, settings.resources)
+        found = machine_capacity.detect(paths.folder, settings.resources)
         name = node_name()
         events = EventWriter(registry, name)
         findings = Findings(events.warn)
@@ -210,7 +210,7 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         images=settings.images,
         volumes=settings.volumes,
         working_dir=settings.working_dir,
-        hidden=folders.of_clusters(),
+        hidden=host_folders.of_clusters(),
         passed=settings.passed,
         log_limits=settings.log_limits,
         pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
@@ -276,7 +276,7 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
 
 
 def _node_status(name: str, found: Capacity) -> dict[str, Any]:
-    amounts = {key: requests.text(key, value) for key, value in found.amounts.items()}
+    amounts = {key: resource_requests.text(key, value) for key, value in found.amounts.items()}
     now = now_text()
     ready = {
         "type": "Ready",

@@ -6,8 +6,8 @@ import random
 import time
 import uuid
 
+from trainyard.embedded.api_errors import Cause, bad_request, conflict
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.failures import Cause, bad_request, conflict
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.resources.metadata_rules import generated
 from trainyard.embedded.resources.resource import Served

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from trainyard.embedded import metadata
-from trainyard.embedded.damaged import Damaged, read
-from trainyard.embedded.failures import (
+from trainyard.embedded.api_errors import (
     already_exists,
     bad_request,
     conflict,
@@ -25,6 +24,7 @@ from trainyard.embedded.failures import (
     no_such_path,
     not_found,
 )
+from trainyard.embedded.corrupt_objects import Damaged, read
 from trainyard.embedded.objects import PLAIN, Deletion, Mutation
 from trainyard.embedded.resources.resource import Served
 from trainyard.embedded.resources.table import RESOURCES, Resources

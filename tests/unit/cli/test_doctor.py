@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.cli import doctor
-from trainyard.embedded import machine
-from trainyard.embedded.found import Found, Patient, Python
+from trainyard.embedded import machine_checks
+from trainyard.embedded.doctor_findings import Found, Patient, Python
 from trainyard.kube.embedded import Paths
 
 
@@ -60,7 +60,7 @@ def patient(tmp_path: Path, python: Python) -> Patient:
     ],
 )
 def test_pythons(tmp_path: Path, python: Python, state: str, said: str) -> None:
-    [found] = machine.python(patient(tmp_path, python))
+    [found] = machine_checks.python(patient(tmp_path, python))
     assert (found.state, bool(found.fix)) == (state, state != "ok")
     assert said in found.text
 
@@ -68,11 +68,11 @@ def test_pythons(tmp_path: Path, python: Python, state: str, said: str) -> None:
 def test_launchers_are_looked_for_where_replicas_find_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "_PLACES", "")
+    monkeypatch.setattr(machine_checks, "_PLACES", "")
     for name in ("ssh", "sshd", "colossalai"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
-    [found] = machine.launchers(patient(tmp_path, TRAINS._replace(path=str(tmp_path))))
+    [found] = machine_checks.launchers(patient(tmp_path, TRAINS._replace(path=str(tmp_path))))
     assert found.text == (
         "torchrun, colossalai, ssh, sshd; missing: deepspeed, pdsh; "
         "so nothing is launched by deepspeed"
@@ -99,7 +99,7 @@ def test_gpus(
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(machine, "detect", lambda: (0, 1))
-    [found] = machine.gpus(patient(tmp_path, python))
+    monkeypatch.setattr(machine_checks, "detect", lambda: (0, 1))
+    [found] = machine_checks.gpus(patient(tmp_path, python))
     assert found.state == state
     assert said in found.text

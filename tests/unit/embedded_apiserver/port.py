@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.apiserver.door import Limits
 from trainyard.embedded.apiserver.identity import People
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
 
 TOKEN = "a-token-of-some-length"
 LIMIT_SECONDS = 120.0

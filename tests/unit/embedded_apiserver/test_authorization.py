@@ -10,8 +10,8 @@ import pytest
 from trainyard.embedded.apiserver.authorization import Rights, Wish, mark
 from trainyard.embedded.apiserver.identity import OWNER, Identity, People
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.tls import TokenError
-from trainyard.embedded.tokens import Tokens
+from trainyard.embedded.tls_files import TokenError
+from trainyard.embedded.user_tokens import Tokens
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import ApiError, Forbidden
 from trainyard.kube.ownership import Peer

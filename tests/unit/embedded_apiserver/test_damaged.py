@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from trainyard.embedded.controllers.housekeeping import Housekeeping
-from trainyard.embedded.controllers.queues import QueueController
-from trainyard.embedded.damaged import DAMAGED
+from trainyard.embedded.controllers.queue_controller import QueueController
+from trainyard.embedded.corrupt_objects import DAMAGED
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.embedded.storage.store import Store
 from trainyard.kube.errors import AlreadyExists, Conflict, NotFound

@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 import pytest
 
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import messages
 from trainyard.embedded.apiserver.direct import DirectTransport
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
 from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists, ApiError, Invalid, NotFound, Unreachable
 from trainyard.kube.resources import CONFIG_MAPS, PODS

@@ -15,9 +15,9 @@ from trainyard.embedded.apiserver.app import Api
 from trainyard.embedded.apiserver.identity import OWNER
 from trainyard.embedded.apiserver.messages import Request, Response
 from trainyard.embedded.controllers.housekeeping import Housekeeping
-from trainyard.embedded.controllers.queues import QueueController
+from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
 
 DEFAULT = "/api/v1/namespaces/default"

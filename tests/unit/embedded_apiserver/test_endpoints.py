@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.controllers.endpoints import EndpointController
+from trainyard.embedded.controllers.endpoint_controller import EndpointController
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.registry import Registry
 from trainyard.kube.errors import NotFound

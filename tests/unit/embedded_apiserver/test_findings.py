@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded import findings as module
-from trainyard.embedded.findings import Fatal, Findings, Guard, batches
+from trainyard.embedded import service_supervisor as module
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
+from trainyard.embedded.service_supervisor import Fatal, Findings, Guard, batches
 from trainyard.embedded.storage.journal import Subscription
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "default"}}

@@ -18,8 +18,8 @@ import aiohttp
 import orjson
 import pytest
 
+from trainyard.embedded.api_server import ApiServer, ServeError
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer, ServeError
 from trainyard.kube.transport import Request
 from trainyard.kube.unix import UnixTransport
 from trainyard.schema.errors import TrainyardError

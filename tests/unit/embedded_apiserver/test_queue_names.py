@@ -10,10 +10,10 @@ from typing import Any
 import orjson
 import pytest
 
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
-from trainyard.embedded.server import ApiServer
 from trainyard.kube.transport import Request
 from trainyard.kube.unix import UnixTransport
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.node import folders
+from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.resources import pods
 from trainyard.kinds.shared.pod_rules import check_template
 
@@ -109,6 +109,6 @@ def test_what_kubernetes_takes_is_taken(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a\0b"])
 def test_no_such_name_becomes_part_of_a_path(name: str) -> None:
     """Also of an object that was stored before names were checked."""
-    with pytest.raises(folders.Refused):
-        folders.component(name)
-    assert folders.component("..data") == "..data"
+    with pytest.raises(host_folders.Refused):
+        host_folders.component(name)
+    assert host_folders.component("..data") == "..data"

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded import tls
+from trainyard.embedded import tls_files
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
 from trainyard.kube import credentials
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ConfigError, Unauthorized, Unreachable
@@ -32,7 +32,7 @@ async def config(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
     server = ApiServer(registry, None)
     made = certificates.ensure(tmp_path / "pki")
     port = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=TOKEN)
-    yield tls.kubeconfig(port=port, authority=made.authority, token=TOKEN)
+    yield tls_files.kubeconfig(port=port, authority=made.authority, token=TOKEN)
     await server.close()
     await registry.close()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.tls import ensure_token
+from trainyard.embedded.tls_files import ensure_token
 from trainyard.kube.embedded import Paths, RunningCluster, StateError, find_cluster, state_folder
 from trainyard.kube.ownership import NotOurs, check_folder, check_secret, peer_of
 from trainyard.kube.transport import Request

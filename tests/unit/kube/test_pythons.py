@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node.environment import image_environment
-from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.containers.container_environment import image_environment
+from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.kube.pythons import as_called, interpreter, with_interpreter, with_prefix
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.node.unsupported import not_honoured, service_not_honoured
+from trainyard.embedded.node.pods.unsupported_fields import not_honoured, service_not_honoured
 from trainyard.schema import core
 
 # By the admission and defaults of the API server.

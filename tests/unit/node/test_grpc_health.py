@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from trainyard.embedded.node import grpc_health
+from trainyard.embedded.node.containers import grpc_health
 
 _SERVER = """
 import grpc, sys, threading

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node.cgroups import ClusterGroups, Limits, default_processes
+from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits, default_processes
 from trainyard.podruntime.confinement import has_process_numbers
 
 SOME = Limits(memory=1 << 30, cpu=0, processes=100)
@@ -37,7 +37,7 @@ def test_a_cluster_that_starts_leaves_the_empty_groups_of_others(
 def test_what_a_killed_cluster_left_is_removed(groups: ClusterGroups, tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
-        "from trainyard.embedded.node.cgroups import ClusterGroups, Limits\n"
+        "from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits\n"
         f"print(*ClusterGroups(sys.argv[1]).create('job-0', {SOME!r}))\n"
         "sys.stdout.flush(); os.kill(os.getpid(), 9)\n"
     )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node.environment import host_name, image_environment
-from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.containers.container_environment import host_name, image_environment
+from trainyard.embedded.node.node_settings import NodeSettings
 
 
 def settings(tmp_path: Path, **environment: str) -> NodeSettings:

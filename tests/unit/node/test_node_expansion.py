@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.embedded.node.environment import expand
+from trainyard.embedded.node.containers.container_environment import expand
 
 VARIABLES = {"VAR_A": "A", "VAR_B": "B", "VAR_C": "C", "VAR_REF": "$(VAR_A)", "VAR_EMPTY": ""}
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.node import folders
-from trainyard.embedded.node.environment import PodContext
-from trainyard.embedded.node.folders import Refused
-from trainyard.embedded.node.memory import Memory
-from trainyard.embedded.node.service_links import ServiceLinks
-from trainyard.embedded.node.settings import NodeSettings
-from trainyard.embedded.node.volumes import Volumes
+from trainyard.embedded.node.containers.container_environment import PodContext
+from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.node_settings import NodeSettings
+from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.volumes import host_folders
+from trainyard.embedded.node.volumes.host_folders import Refused
+from trainyard.embedded.node.volumes.pod_volumes import Volumes
 from trainyard.embedded.registry import Registry
 
 
@@ -106,17 +106,17 @@ def test_a_volume_in_memory_is_no_larger_than_the_pods_memory(
 def test_only_links_in_system_folders_lead_to_a_folder_that_may_be_opened(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
-    assert folders.real(f"{tmp_path}/folder/../folder/") == f"{tmp_path}/folder"
-    assert folders.real(f"{tmp_path}/link/x") is None
+    assert host_folders.real(f"{tmp_path}/folder/../folder/") == f"{tmp_path}/folder"
+    assert host_folders.real(f"{tmp_path}/link/x") is None
     for name in ("/bin", "/lib", "/var/run"):
-        if os.path.islink(name) and os.path.dirname(name) in folders.SYSTEM:
-            assert folders.real(name) == os.path.realpath(name)
+        if os.path.islink(name) and os.path.dirname(name) in host_folders.SYSTEM:
+            assert host_folders.real(name) == os.path.realpath(name)
 
 
 def test_the_folders_of_clusters_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     monkeypatch.setenv("TRAINYARD_STATE_DIR", str(tmp_path / "link"))
-    found = folders.of_clusters()
+    found = host_folders.of_clusters()
     assert str(tmp_path / "real") in found
     assert os.geteuid() != 0 or any(f.endswith("/.local/state/trainyard") for f in found)

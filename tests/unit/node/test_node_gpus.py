@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.embedded.node.gpus import Pool, device_nodes, requested
+from trainyard.embedded.node.containers.gpus import Pool, device_nodes, requested
 
 
 def test_no_gpu_is_given_twice() -> None:

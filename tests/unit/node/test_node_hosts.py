@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainyard.embedded.node.hosts import Host, HostsFiles, Known
-from trainyard.embedded.node.memory import Memory
+from trainyard.embedded.node.network.hosts_files import Host, HostsFiles, Known
+from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.podruntime.egress.told import Name
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node.environment import image_environment
-from trainyard.embedded.node.inherited import PASSED, inherited
-from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.containers.container_environment import image_environment
+from trainyard.embedded.node.containers.inherited_environment import PASSED, inherited
+from trainyard.embedded.node.node_settings import NodeSettings
 
 
 @pytest.mark.parametrize(

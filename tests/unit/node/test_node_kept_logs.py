@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from trainyard.embedded.node.allocation import forget_old
+from trainyard.embedded.node.pods.pod_resources import forget_old
 
 
 def pod_folder(folder: Path, uid: str, age: int) -> Path:

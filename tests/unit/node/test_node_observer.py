@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from trainyard import payloads
-from trainyard.embedded.node.memory import Memory
-from trainyard.embedded.node.observer import ObserverFolder, is_observed
+from trainyard.embedded.node.containers.observer_folder import ObserverFolder, is_observed
+from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.kinds.shared.pod_contract import OBSERVE
 
 

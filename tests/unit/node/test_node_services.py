@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.embedded.node.hosts import Known
-from trainyard.embedded.node.services import Forwarding
+from trainyard.embedded.node.network.hosts_files import Known
+from trainyard.embedded.node.network.service_forwarding import Forwarding
 from trainyard.embedded.storage.journal import Event
 from trainyard.podruntime.egress.told import Name
 from trainyard.podruntime.protocol import Forward

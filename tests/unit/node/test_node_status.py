@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.embedded.node.status import (
+from trainyard.embedded.node.pods.pod_status import (
     Run,
     Told,
     conditions,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.embedded.command_line import until
-from trainyard.embedded.node.stopped import look
+from trainyard.embedded.node.containers.stopped_processes import look
 
 _PROGRAM = """
 import subprocess, sys

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.node import unsupported
-from trainyard.embedded.node.unsupported import not_honoured, service_not_honoured
+from trainyard.embedded.node.pods import unsupported_fields
+from trainyard.embedded.node.pods.unsupported_fields import not_honoured, service_not_honoured
 
 
 def told(
@@ -177,7 +177,7 @@ def test_a_limit_of_what_is_written_is_kept_where_there_are_namespaces(
 ) -> None:
     limits = {"limits": {"ephemeral-storage": "1Gi"}}
     container = {"name": "main", "resources": limits}
-    found = unsupported.not_honoured(
+    found = unsupported_fields.not_honoured(
         {"spec": {"containers": [container]}}, isolation, has_resolver=True
     )
     assert sum(text.startswith("limits.ephemeral-storage") for text in found) == count

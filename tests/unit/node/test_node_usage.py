@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node import usage
-from trainyard.embedded.node.usage import Meter, Running
+from trainyard.embedded.node.containers import resource_usage
+from trainyard.embedded.node.containers.resource_usage import Meter, Running
 
 MIB = 1 << 20
 # A first process of ours above a program, which has a child that works and one that has ended.
@@ -75,7 +75,7 @@ async def test_cpu_time_and_memory_of_all_below_the_first_process(
 
 
 async def test_time_of_children_that_have_ended_counts(first: subprocess.Popen[str]) -> None:
-    reading = usage._read([Running("uid", "main", first.pid)])
+    reading = resource_usage._read([Running("uid", "main", first.pid)])
     assert reading.seconds["uid", "main", first.pid] >= 0.3
 
 
@@ -89,9 +89,9 @@ async def test_many_who_ask_at_once_cost_one_reading(
     first: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readings = []
-    read = usage._read
-    monkeypatch.setattr(usage, "_read", lambda boxes: readings.append(1) or read(boxes))
-    monkeypatch.setattr(usage, "_FRESH_SECONDS", 1000.0)
+    read = resource_usage._read
+    monkeypatch.setattr(resource_usage, "_read", lambda boxes: readings.append(1) or read(boxes))
+    monkeypatch.setattr(resource_usage, "_FRESH_SECONDS", 1000.0)
     meter, box = Meter(), Running("uid", "main", first.pid)
     found = await asyncio.gather(*(meter.measure([box]) for _ in range(20)))
     assert len(readings) == 2  # before and after
@@ -120,7 +120,7 @@ VERSION_1 = {
 def test_control_groups_that_count_both_are_believed(tmp_path: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert usage._counted([str(tmp_path)]) == (2.5, 70 * MIB)
+    assert resource_usage._counted([str(tmp_path)]) == (2.5, 70 * MIB)
 
 
 @pytest.mark.parametrize("missing", ["cpu.stat", "memory.current"])
@@ -128,7 +128,7 @@ def test_those_that_count_only_one_are_not(tmp_path: Path, missing: str) -> None
     for name, text in VERSION_2.items():
         if name != missing:
             (tmp_path / name).write_text(text)
-    assert usage._counted([str(tmp_path), "/nonexistent"]) is None
+    assert resource_usage._counted([str(tmp_path), "/nonexistent"]) is None
 
 
 def test_gpus_are_told_by_their_device_nodes(
@@ -140,15 +140,15 @@ def test_gpus_are_told_by_their_device_nodes(
     tool.write_text(f"#!/bin/sh\ncat <<END\n{lines}\nEND\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert usage._gpus([(), ()]) == {}  # nobody has one
-    found = usage._gpus([(0,), (2,)])
+    assert resource_usage._gpus([(), ()]) == {}  # nobody has one
+    found = resource_usage._gpus([(0,), (2,)])
     assert found == {0: (0.75, 1024 * MIB), 2: (0.5, 512 * MIB)}
-    assert usage._share((0, 2), found) == (1.25, 1536 * MIB)
-    assert usage._share((1,), found) == (None, None)
+    assert resource_usage._share((0, 2), found) == (1.25, 1536 * MIB)
+    assert resource_usage._share((1,), found) == (None, None)
     driver = tmp_path / "gpus" / "0000:af:00.0"
     driver.mkdir(parents=True)
     (driver / "information").write_text("Model: A100\nDevice Minor: \t 3\n")
-    assert usage._minor("00000000:AF:00.0", 0, tmp_path / "gpus") == 3
+    assert resource_usage._minor("00000000:AF:00.0", 0, tmp_path / "gpus") == 3
 
 
 @pytest.mark.parametrize("script", ["exit 9", "sleep 30"])
@@ -159,5 +159,5 @@ def test_a_tool_that_fails_or_hangs_tells_nothing(
     tool.write_text(f"#!/bin/sh\n{script}\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(usage, "_GPU_SECONDS", 0.2)
-    assert usage._gpus([(0,)]) == {}
+    monkeypatch.setattr(resource_usage, "_GPU_SECONDS", 0.2)
+    assert resource_usage._gpus([(0,)]) == {}

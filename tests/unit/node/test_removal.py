@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node import removal
+from trainyard.embedded.node.volumes import tree_removal
 
 DEEP = sys.getrecursionlimit() + 100
 
@@ -29,7 +29,7 @@ def test_folders_however_deep_and_long_are_deleted(tmp_path: Path) -> None:
     left = tmp_path / "left"
     left.mkdir()
     dig(left, "b" * 255, DEEP)
-    removal.remove(str(left))
+    tree_removal.remove(str(left))
     assert not left.exists()
 
 
@@ -40,16 +40,16 @@ def test_links_are_deleted_and_not_followed(tmp_path: Path) -> None:
     (outside / "file").touch()
     for place in (left, left / "inner", left / "inner" / "deeper"):
         (place / "link").symlink_to(outside)
-    removal.remove(str(left))
+    tree_removal.remove(str(left))
     assert not left.exists()
     assert (outside / "file").exists()
     left.symlink_to(outside)
-    removal.remove(str(left))
+    tree_removal.remove(str(left))
     assert (outside / "file").exists()
 
 
 def test_what_is_not_there_is_no_error(tmp_path: Path) -> None:
-    removal.remove(str(tmp_path / "missing"))
+    tree_removal.remove(str(tmp_path / "missing"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
@@ -69,7 +69,7 @@ def test_who_is_not_root_deletes_folders_that_are_closed() -> None:
             try:
                 os.setgid(4242)
                 os.setuid(4242)
-                removal.remove(str(left))
+                tree_removal.remove(str(left))
             finally:
                 os._exit(0)
         os.waitpid(pid, 0)

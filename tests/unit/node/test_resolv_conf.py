@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.node.hosts import HostsFiles
-from trainyard.embedded.node.memory import Memory
-from trainyard.embedded.node.resolv_conf import compose
+from trainyard.embedded.node.network.hosts_files import HostsFiles
+from trainyard.embedded.node.network.resolv_conf import compose
+from trainyard.embedded.node.runtime_folder import Memory
 
 CLUSTER = "search ns.svc.cluster.local svc.cluster.local cluster.local"
 OWN = {

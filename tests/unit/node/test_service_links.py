@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.embedded.node.service_links import ServiceLinks
+from trainyard.embedded.node.network.service_environment import ServiceLinks
 from trainyard.embedded.storage.journal import Event
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.unit.operator.test_controller import PATIENCE_SECONDS, eventually, job, running
 from tests.unit.operator.test_passes import Yard, in_yard
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client

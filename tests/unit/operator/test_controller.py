@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, Selection

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.test_controller import eventually, job, running
+from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.server import ApiServer
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.scheduler import placement
+from trainyard.embedded.scheduler import node_filters
 
 Object = dict[str, Any]
 TAINT = {"key": "team", "value": "b", "effect": "NoSchedule"}
@@ -14,7 +14,7 @@ NODE: Object = {"metadata": {"name": "here", "labels": {"zone": "a", "gpus": "4"
 
 
 def said(spec: Object, *, is_strict: bool = True, **node: Any) -> str:
-    return placement.refusal({"spec": spec}, {**NODE, "spec": node}, is_strict=is_strict)
+    return node_filters.refusal({"spec": spec}, {**NODE, "spec": node}, is_strict=is_strict)
 
 
 def wanted(*terms: Object) -> Object:

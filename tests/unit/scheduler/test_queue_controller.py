@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainyard.embedded.controllers.queues import QueueController
+from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.registry import Registry
 from trainyard.kinds.shared import labels
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.scheduler.requests import Amounts, pod_requests, readable, text
+from trainyard.embedded.scheduler.resource_requests import Amounts, pod_requests, readable, text
 
 
 def _container(cpu: str, **more: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.kinds.shared import labels
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainyard.embedded.controllers.taints import TaintEviction
+from trainyard.embedded.controllers.taint_eviction import TaintEviction
 from trainyard.embedded.registry import Registry
 
 Object = dict[str, Any]

@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from trainyard.api.shape import ClusterShape
 from trainyard.client.target import CommandError
-from trainyard.embedded.faults import disk
-from trainyard.embedded.faults.victims import child_with, lives, shim_of, signalled
+from trainyard.embedded.chaos_faults import full_disk
+from trainyard.embedded.chaos_faults.target_processes import child_with, lives, shim_of, signalled
 from trainyard.payloads.processes import Process
 
 _KEEPER = ("-m", "trainyard.cli.keeper")
@@ -38,7 +38,7 @@ class BrokenCluster:
         """
         self.folder = Path(tempfile.mkdtemp(prefix="trainyard-chaos-"))
         self.shape = shape
-        self.disk: disk.Disk | None = None
+        self.disk: full_disk.Disk | None = None
         self._shared, self._can_fill = shared, can_fill
         self._keeper: subprocess.Popen[str] | None = None
         self._told: dict[str, Any] = {}
@@ -49,7 +49,7 @@ class BrokenCluster:
         try:
             program = [sys.executable, *_KEEPER]
             if self._can_fill:
-                program = [sys.executable, *disk.OWN, str(self.folder), *program]
+                program = [sys.executable, *full_disk.OWN, str(self.folder), *program]
             self._keeper = subprocess.Popen(
                 program,
                 env={**os.environ, "TRAINYARD_STATE_DIR": str(self.folder)},
@@ -61,7 +61,7 @@ class BrokenCluster:
             )
             if self._can_fill:
                 pid = int(self._heard("make a file system for the claims")["pid"])
-                self.disk = disk.Disk(pid, self.folder / "volumes")
+                self.disk = full_disk.Disk(pid, self.folder / "volumes")
             copies = {claim: self._stand_in(claim) for claim in self.shape.volumes}
             self.shape = replace(self.shape, volumes=copies)
             self.bring_up()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from trainyard.api.chaos.cluster import BrokenCluster
 from trainyard.api.chaos.report import Struck
 from trainyard.api.chaos.schedule import Fault
-from trainyard.embedded.faults.network import cut_off
-from trainyard.embedded.faults.victims import Replica, lives, replicas_of, signalled
+from trainyard.embedded.chaos_faults.network_cut import cut_off
+from trainyard.embedded.chaos_faults.target_processes import Replica, lives, replicas_of, signalled
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from trainyard.embedded.api_errors import Cause, bad_request, causes, invalid, malformed
 from trainyard.embedded.apiserver.bounds import MAX_CAUSES, shortened
 from trainyard.embedded.apiserver.messages import Request
 from trainyard.embedded.apiserver.patches import APPLY_PATCH
-from trainyard.embedded.failures import Cause, bad_request, causes, invalid, malformed
 from trainyard.embedded.metadata import spec_differs
 from trainyard.embedded.resources.metadata_rules import metadata_problems
 from trainyard.embedded.resources.resource import Object, Served

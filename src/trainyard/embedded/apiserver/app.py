@@ -6,6 +6,14 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from trainyard.embedded.api_errors import (
+    acts_on_none,
+    bad_request,
+    insufficient_storage,
+    internal,
+    method_not_allowed,
+    no_such_path,
+)
 from trainyard.embedded.apiserver import bounds, discovery, formats, metrics, reviews
 from trainyard.embedded.apiserver.authorization import Rights
 from trainyard.embedded.apiserver.identity import Holder
@@ -15,18 +23,10 @@ from trainyard.embedded.apiserver.podaccess import PodAccess
 from trainyard.embedded.apiserver.shapes import negotiated
 from trainyard.embedded.apiserver.target import PROXY, Target, parse
 from trainyard.embedded.apiserver.verbs import Verbs
-from trainyard.embedded.failures import (
-    acts_on_none,
-    bad_request,
-    insufficient_storage,
-    internal,
-    method_not_allowed,
-    no_such_path,
-)
-from trainyard.embedded.findings import Findings
+from trainyard.embedded.kubelet_api import PodRuntime
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources import ephemeral
-from trainyard.embedded.runtime import PodRuntime
+from trainyard.embedded.service_supervisor import Findings
 from trainyard.embedded.storage.writes import DiskFull
 from trainyard.kube.errors import ApiError
 from trainyard.schema.errors import TrainyardError

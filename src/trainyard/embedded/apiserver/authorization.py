@@ -7,13 +7,13 @@ cluster itself tells (status, bindings); what is nobody's, such as Queues, is th
 
 from __future__ import annotations
 
+from trainyard.embedded.api_errors import forbidden
 from trainyard.embedded.apiserver.identity import Identity
 from trainyard.embedded.apiserver.messages import Request
 from trainyard.embedded.apiserver.target import Target
-from trainyard.embedded.failures import forbidden
-from trainyard.embedded.guests import uid_of_owner
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.resource import READ_VERBS, Object
+from trainyard.embedded.tenants import uid_of_owner
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.people import Person, uid_of

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainyard.embedded.api_errors import bad_request, too_large
 from trainyard.embedded.apiserver.messages import Request
-from trainyard.embedded.failures import bad_request, too_large
 from trainyard.kube.errors import ApiError
 
 MAX_BODY_BYTES = 3 << 20

@@ -11,7 +11,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from trainyard.embedded.tls import TlsFiles, write_private
+from trainyard.embedded.tls_files import TlsFiles, write_private
 from trainyard.kube import certificates
 
 _LIFETIME = datetime.timedelta(days=3650)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainyard.embedded.api_errors import Cause, bad_request
 from trainyard.embedded.apiserver import admission
 from trainyard.embedded.apiserver import options as write_options
 from trainyard.embedded.apiserver.bounds import shortened
-from trainyard.embedded.failures import Cause, bad_request
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.storage.journal import Object
 

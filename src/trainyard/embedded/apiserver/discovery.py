@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trainyard.embedded.api_errors import no_such_path
 from trainyard.embedded.apiserver.formats import json_response
 from trainyard.embedded.apiserver.messages import Request, Response, media_types
 from trainyard.embedded.apiserver.metrics import METRICS
 from trainyard.embedded.apiserver.reviews import REVIEWS
-from trainyard.embedded.failures import no_such_path
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.embedded.resources.table import Resources
 

@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Protocol
 
-from trainyard.embedded import memory
+from trainyard.embedded import malloc_trim
 from trainyard.embedded.apiserver.identity import Authenticate, Identity
 from trainyard.embedded.apiserver.messages import Handler
 from trainyard.kube.errors import ApiError
@@ -156,7 +156,7 @@ class Door:
         load_is_gone = self.most_held >= self.held_bytes + _LOAD_BYTES
         if crowd_is_gone or load_is_gone:
             self._most_places, self.most_held = present, self.held_bytes
-            memory.give_back()
+            malloc_trim.give_back()
 
 
 def too_many(why: str) -> ApiError:

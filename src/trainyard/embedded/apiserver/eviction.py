@@ -6,12 +6,12 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 from __future__ import annotations
 
 from trainyard.embedded import metadata
+from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver import admission, deletion, formats, options
 from trainyard.embedded.apiserver.bounds import shortened
 from trainyard.embedded.apiserver.messages import Request, Response
 from trainyard.embedded.apiserver.target import Target
-from trainyard.embedded.disruptions import targeted
-from trainyard.embedded.failures import bad_request
+from trainyard.embedded.disruption_target import targeted
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.committer import Key

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 import orjson
 
+from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver.messages import Request, Upgrade
 from trainyard.embedded.apiserver.racing import until_one_ends
 from trainyard.embedded.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.embedded.apiserver.websocket import WebSocket, negotiate
 from trainyard.embedded.apiserver.wire import Wire
-from trainyard.embedded.failures import bad_request
+from trainyard.embedded.kubelet_api import ExecSession, PodRuntime
 from trainyard.embedded.resources.pods import chosen_container
-from trainyard.embedded.runtime import ExecSession, PodRuntime
 from trainyard.embedded.storage.journal import Object
 from trainyard.schema.errors import TrainyardError
 

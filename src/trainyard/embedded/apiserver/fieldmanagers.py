@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
+from trainyard.embedded.api_errors import Cause, apply_conflict
 from trainyard.embedded.apiserver import fieldsets, lastapplied
 from trainyard.embedded.apiserver.fieldsets import Fields, Path
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.failures import Cause, apply_conflict
 from trainyard.embedded.resources.alike import Lately
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass

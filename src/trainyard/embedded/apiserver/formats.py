@@ -10,10 +10,7 @@ from typing import Any
 
 import orjson
 
-from trainyard.embedded.apiserver import bounds
-from trainyard.embedded.apiserver.messages import Request, Response
-from trainyard.embedded.apiserver.shapes import JSON, YAML, negotiated
-from trainyard.embedded.failures import (
+from trainyard.embedded.api_errors import (
     Cause,
     bad_request,
     invalid,
@@ -22,6 +19,9 @@ from trainyard.embedded.failures import (
     too_large_version,
     unsupported_media_type,
 )
+from trainyard.embedded.apiserver import bounds
+from trainyard.embedded.apiserver.messages import Request, Response
+from trainyard.embedded.apiserver.shapes import JSON, YAML, negotiated
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.embedded.storage.journal import Entry
 from trainyard.kube.errors import ApiError

@@ -11,12 +11,12 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
+from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver.messages import Request, Upgrade
 from trainyard.embedded.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.embedded.apiserver.websocket import WebSocket, WebSocketDuplex, negotiate
 from trainyard.embedded.apiserver.wire import Wire
-from trainyard.embedded.failures import bad_request
-from trainyard.embedded.runtime import Connection, PodRuntime
+from trainyard.embedded.kubelet_api import Connection, PodRuntime
 from trainyard.embedded.storage.journal import Object
 from trainyard.schema.errors import TrainyardError
 

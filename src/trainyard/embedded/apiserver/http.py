@@ -17,14 +17,14 @@ from typing import cast
 
 import httptools
 
-from trainyard.embedded import browsers
+from trainyard.embedded import browser_origin
+from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver import formats, heads
 from trainyard.embedded.apiserver.bounds import MAX_BODY_BYTES, body_too_large
 from trainyard.embedded.apiserver.door import Place
 from trainyard.embedded.apiserver.identity import Identity
 from trainyard.embedded.apiserver.messages import Request, Response, Stream, Upgrade
 from trainyard.embedded.apiserver.wire import Wire
-from trainyard.embedded.failures import bad_request
 from trainyard.kube.errors import ApiError
 from trainyard.kube.ownership import Peer, peer_of
 
@@ -224,7 +224,8 @@ class Connection(asyncio.Protocol):
         if identity is None:
             raise ApiError("Unauthorized", code=401, reason="Unauthorized")
         self._place.claim(identity)
-        problem = browsers.is_browser(self._headers) and browsers.page_problem(self._headers)
+        headers = self._headers
+        problem = browser_origin.is_browser(headers) and browser_origin.page_problem(headers)
         if problem:
             raise ApiError(f"forbidden: {problem}", code=403, reason="Forbidden")
         self._identity = identity

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
-from trainyard.embedded.tokens import Tokens
+from trainyard.embedded.user_tokens import Tokens
 from trainyard.kube.errors import ApiError
 from trainyard.kube.ownership import Peer
 from trainyard.kube.people import NOBODY_ELSE, AllowList, Person, person

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from trainyard.embedded.api_errors import bad_request, forbidden, method_not_allowed
 from trainyard.embedded.apiserver.formats import json_response, parse_json
 from trainyard.embedded.apiserver.messages import Request, Response
-from trainyard.embedded.failures import bad_request, forbidden, method_not_allowed
-from trainyard.embedded.tls import kubeconfig
-from trainyard.embedded.tokens import Tokens
+from trainyard.embedded.tls_files import kubeconfig
+from trainyard.embedded.user_tokens import Tokens
 from trainyard.kube.people import Person, uid_of
 from trainyard.schema.dataclass import dataclass
 

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 
 import orjson
 
+from trainyard.embedded.api_errors import bad_request, method_not_allowed, no_such_path, not_found
 from trainyard.embedded.apiserver import formats, selectors
 from trainyard.embedded.apiserver.authorization import Rights
 from trainyard.embedded.apiserver.messages import Request, Response
 from trainyard.embedded.apiserver.target import Target, parse
-from trainyard.embedded.failures import bad_request, method_not_allowed, no_such_path, not_found
+from trainyard.embedded.kubelet_api import Measured, PodRuntime, Usage
 from trainyard.embedded.resources.columns import NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Served
-from trainyard.embedded.runtime import Measured, PodRuntime, Usage
 from trainyard.embedded.storage.journal import Entry
 from trainyard.kube.resources import NODE_METRICS, NODES, POD_METRICS, PODS
 from trainyard.schema import quantity, times

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from trainyard.embedded.api_errors import Cause, bad_request, invalid
 from trainyard.embedded.apiserver.bounds import shortened
 from trainyard.embedded.apiserver.target import Target
-from trainyard.embedded.failures import Cause, bad_request, invalid
 from trainyard.embedded.resources.resource import Object
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from trainyard.embedded.api_errors import no_such_path
 from trainyard.embedded.apiserver import swagger
 from trainyard.embedded.apiserver.formats import json_response
 from trainyard.embedded.apiserver.messages import Request, Response
@@ -19,7 +20,6 @@ from trainyard.embedded.apiserver.patches import (
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
 )
-from trainyard.embedded.failures import no_such_path
 from trainyard.embedded.resources.resource import (
     SCHEMAS,
     Object,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainyard.embedded.api_errors import Cause, invalid
 from trainyard.embedded.apiserver.bounds import shortened
 from trainyard.embedded.apiserver.messages import Request
-from trainyard.embedded.failures import Cause, invalid
 
 _GROUP = "meta.k8s.io"
 _MOST_MANAGER = 128

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
+from trainyard.embedded.api_errors import bad_request, too_large
 from trainyard.embedded.apiserver import bounds
-from trainyard.embedded.failures import bad_request, too_large
 from trainyard.kube.errors import ApiError
 
 JSON_PATCH = "application/json-patch+json"

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trainyard.embedded.api_errors import Cause, bad_request, invalid
 from trainyard.embedded.apiserver import admission, eviction, formats
 from trainyard.embedded.apiserver.bounds import positive_number, shortened, whole_number
 from trainyard.embedded.apiserver.messages import Answer, Request, Stream, Upgrade
 from trainyard.embedded.apiserver.racing import until_one_ends
 from trainyard.embedded.apiserver.target import Target
-from trainyard.embedded.failures import Cause, bad_request, invalid
+from trainyard.embedded.kubelet_api import PodRuntime
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.pods import chosen_container
-from trainyard.embedded.runtime import PodRuntime
 from trainyard.embedded.storage.journal import Object
 from trainyard.podruntime.logs import LogOptions
 from trainyard.schema import times

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from trainyard.embedded.api_errors import bad_request, unsupported_media_type
 from trainyard.embedded.apiserver.bounds import MAX_VALUES, check_shape
-from trainyard.embedded.failures import bad_request, unsupported_media_type
 from trainyard.embedded.resources.resource import META, Messages, Object, Served
 from trainyard.schema.times import from_unix
 

@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 import httptools
 
+from trainyard.embedded.api_errors import bad_request, not_found
 from trainyard.embedded.apiserver.messages import Answer, Request, Response, Stream, Upgrade
 from trainyard.embedded.apiserver.racing import until_one_ends
 from trainyard.embedded.apiserver.target import Target
 from trainyard.embedded.apiserver.wire import Wire
-from trainyard.embedded.endpoints import led_to
-from trainyard.embedded.failures import bad_request, not_found
+from trainyard.embedded.kubelet_api import Connection, PodRuntime
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.runtime import Connection, PodRuntime
+from trainyard.embedded.service_endpoints import led_to
 from trainyard.embedded.storage.journal import Object
 from trainyard.kube.errors import ApiError, NotFound, ServerError
 from trainyard.kube.resources import ENDPOINTS, PODS

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainyard.embedded.api_errors import acts_on_none, bad_request, no_such_path
 from trainyard.embedded.apiserver.authorization import Rights, Wish
 from trainyard.embedded.apiserver.formats import body_object, json_response
 from trainyard.embedded.apiserver.identity import Holder, Identity
 from trainyard.embedded.apiserver.messages import Request, Response
-from trainyard.embedded.failures import acts_on_none, bad_request, no_such_path
 from trainyard.embedded.resources.resource import ALL_VERBS, READ_VERBS, Object, Served
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import Resource

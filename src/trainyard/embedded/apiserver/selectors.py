@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver.bounds import (
     MAX_REQUIREMENTS,
     MAX_SELECTOR_CHARACTERS,
     shortened,
 )
-from trainyard.embedded.failures import bad_request
 from trainyard.embedded.resources.resource import Object, Served
 
 Predicate = Callable[[Object], bool]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from trainyard.embedded.api_errors import not_acceptable
 from trainyard.embedded.apiserver.messages import Request, media_types
-from trainyard.embedded.failures import not_acceptable
 from trainyard.embedded.resources.columns import Column
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.schema.namedtuple import NamedTuple

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainyard.embedded.failures import no_such_path
+from trainyard.embedded.api_errors import no_such_path
 from trainyard.embedded.resources.resource import Served
 from trainyard.kube.resources import NAMESPACES
 from trainyard.schema.dataclass import dataclass

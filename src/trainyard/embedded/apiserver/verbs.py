@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from trainyard.embedded import guests
+from trainyard.embedded import tenants
+from trainyard.embedded.api_errors import Cause, bad_request, unsupported_media_type
 from trainyard.embedded.apiserver import (
     admission,
     authorization,
@@ -23,7 +24,6 @@ from trainyard.embedded.apiserver.messages import Request, Response, Stream
 from trainyard.embedded.apiserver.shapes import negotiated
 from trainyard.embedded.apiserver.target import Target
 from trainyard.embedded.apiserver.watching import Watch
-from trainyard.embedded.failures import Cause, bad_request, unsupported_media_type
 from trainyard.embedded.metadata import is_released, spec_differs
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Record, Registry
@@ -317,8 +317,8 @@ class Verbs:
 
     def _check_guest(self, target: Target, obj: Object) -> None:
         """Refuse what the one to whom the namespace belongs may not have (decision 89)."""
-        guest = guests.guest_of(self.registry, obj["metadata"].get("namespace") or "")
-        if guest is not None and (causes := guests.problems(obj, guest)):
+        guest = tenants.guest_of(self.registry, obj["metadata"].get("namespace") or "")
+        if guest is not None and (causes := tenants.problems(obj, guest)):
             raise target.served.refused(obj, *causes)
 
     def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
+from trainyard.embedded.api_errors import Cause, expired, invalid, status_of
 from trainyard.embedded.apiserver import bounds
 from trainyard.embedded.apiserver.messages import Request, Stream
 from trainyard.embedded.apiserver.selectors import Predicate
 from trainyard.embedded.apiserver.shapes import negotiated
 from trainyard.embedded.apiserver.target import Target
-from trainyard.embedded.failures import Cause, expired, invalid, status_of
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.journal import Event, Subscription
 from trainyard.kube.errors import ApiError

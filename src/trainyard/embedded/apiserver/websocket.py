@@ -9,9 +9,9 @@ import struct
 from collections.abc import Sequence
 from contextlib import suppress
 
+from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver.messages import Request
 from trainyard.embedded.apiserver.spdy import Duplex
-from trainyard.embedded.failures import bad_request
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10

@@ -6,12 +6,12 @@ import asyncio
 import time
 from contextlib import suppress
 
-from trainyard.embedded import memory
-from trainyard.embedded.controllers.garbage import GarbageCollector
-from trainyard.embedded.findings import Findings, Guard, batches
+from trainyard.embedded import malloc_trim
+from trainyard.embedded.controllers.garbage_collector import GarbageCollector
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.serviceaccounts import SERVICE_ACCOUNTS
+from trainyard.embedded.service_supervisor import Findings, Guard, batches
 from trainyard.embedded.storage.journal import Entry, Event, Object
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from trainyard.kube.resources import EVENTS, NAMESPACES
@@ -152,7 +152,7 @@ class Housekeeping:
         """Let the system have what objects took that are gone, once there were many changes."""
         if self._registry.revision - self._tidy_revision >= _MANY_CHANGES:
             self._tidy_revision = self._registry.revision
-            memory.give_back()
+            malloc_trim.give_back()
 
     async def forget_events(self, before: float) -> None:
         """Delete the events that were last seen before a time (seconds since 1970), and the oldest

@@ -16,22 +16,29 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from trainyard.embedded.findings import Fatal, Findings, Guard, batches
-from trainyard.embedded.node import cgroups, execs, gpus, services, stopped, usage
-from trainyard.embedded.node.allocation import Node, forget_old
+from trainyard.embedded.kubelet_api import Measured
 from trainyard.embedded.node.container_runtime import ContainerRuntime, RuntimeRefused
-from trainyard.embedded.node.hosts import HostsFiles
-from trainyard.embedded.node.observer import ObserverFolder
-from trainyard.embedded.node.pod_object import EventWriter, PodObject
-from trainyard.embedded.node.probes import open_connection
-from trainyard.embedded.node.resolving import Announcements
-from trainyard.embedded.node.service_links import ServiceLinks
-from trainyard.embedded.node.settings import NodeSettings
-from trainyard.embedded.node.status import ENDED, observed
-from trainyard.embedded.node.unsupported import service_not_honoured
-from trainyard.embedded.node.worker import PodWorker
+from trainyard.embedded.node.containers import (
+    cgroups,
+    exec_sessions,
+    gpus,
+    resource_usage,
+    stopped_processes,
+)
+from trainyard.embedded.node.containers.container_probes import open_connection
+from trainyard.embedded.node.containers.observer_folder import ObserverFolder
+from trainyard.embedded.node.network import service_forwarding
+from trainyard.embedded.node.network.hosts_files import HostsFiles
+from trainyard.embedded.node.network.resolving import Announcements
+from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.node_settings import NodeSettings
+from trainyard.embedded.node.pods.pod_object import EventWriter, PodObject
+from trainyard.embedded.node.pods.pod_resources import Node, forget_old
+from trainyard.embedded.node.pods.pod_status import ENDED, observed
+from trainyard.embedded.node.pods.pod_worker import PodWorker
+from trainyard.embedded.node.pods.unsupported_fields import service_not_honoured
 from trainyard.embedded.objects import Objects
-from trainyard.embedded.runtime import Measured
+from trainyard.embedded.service_supervisor import Fatal, Findings, Guard, batches
 from trainyard.embedded.storage.journal import Event
 from trainyard.podruntime import logfile, protocol
 from trainyard.podruntime.egress.told import SetNetwork
@@ -46,7 +53,7 @@ _log = logging.getLogger(__name__)
 
 
 class Tunnel:
-    """A TCP connection into a pod; implements ``trainyard.embedded.runtime.Connection``."""
+    """A TCP connection into a pod; implements ``trainyard.embedded.kubelet_api.Connection``."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -66,7 +73,7 @@ class Tunnel:
 
 
 class NodeAgent:
-    """Implements ``trainyard.embedded.runtime.PodRuntime``. Make it on the event loop's thread."""
+    """Implements ``kubelet_api.PodRuntime``. Create it on the event loop's thread."""
 
     def __init__(
         self,
@@ -92,10 +99,10 @@ class NodeAgent:
         self._node = Node(api, runtime, settings, *shared, observer)
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
-        self._forwarding = services.Forwarding(plain=self.isolation == "plain")
+        self._forwarding = service_forwarding.Forwarding(plain=self.isolation == "plain")
         self._announcements = Announcements(runtime)
-        self._meter = usage.Meter()
-        self._node_ports: services.NodePorts | None = None
+        self._meter = resource_usage.Meter()
+        self._node_ports: service_forwarding.NodePorts | None = None
         self._pods_since_sweep = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
@@ -151,7 +158,7 @@ class NodeAgent:
     async def _follow(self, group: asyncio.TaskGroup, known: _Known) -> None:
         """Take up what is bound to this node."""
         subscription = self._api.subscribe("pods", "services", "endpoints")
-        self._forwarding = services.Forwarding(plain=self.isolation == "plain")
+        self._forwarding = service_forwarding.Forwarding(plain=self.isolation == "plain")
         self._announcements = Announcements(self._runtime)
         self._present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         self._forget_old_logs()
@@ -261,7 +268,7 @@ class NodeAgent:
         while True:
             await asyncio.sleep(_LIMITS_SECONDS)
             firsts = {w: observed(w.runs) for w in self._workers.values()}
-            found = await asyncio.to_thread(stopped.look, [*chain(*firsts.values())])
+            found = await asyncio.to_thread(stopped_processes.look, [*chain(*firsts.values())])
             for worker in self._workers.values():
                 worker.allocation.refresh()
                 worker.tell_refused_processes()
@@ -292,7 +299,9 @@ class NodeAgent:
         if self._node_ports is None and any(
             "nodePort" in p for p in service["spec"].get("ports", ())
         ):
-            self._node_ports = services.NodePorts(self._api, self, self._events.warn_owner)
+            self._node_ports = service_forwarding.NodePorts(
+                self._api, self, self._events.warn_owner
+            )
         if self._node_ports is not None:
             self._node_ports.changed(kind, service)
 
@@ -329,19 +338,19 @@ class NodeAgent:
         *,
         stdin: bool = False,
         tty: bool = False,
-    ) -> execs.Session:
+    ) -> exec_sessions.Session:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         worker = self._workers.get(uid)
         if worker is None or not worker.is_running(container):
             raise TrainyardError(
                 f"cannot run a command in container {container!r} of pod {name}: it is not running"
             )
-        wanted = execs.command(uid, container, command, tty=tty)
-        return await execs.Session.start(self._runtime, wanted, stdin=stdin)
+        wanted = exec_sessions.command(uid, container, command, tty=tty)
+        return await exec_sessions.Session.start(self._runtime, wanted, stdin=stdin)
 
     async def attach(
         self, pod: dict[str, Any], container: str, *, stdin: bool = False
-    ) -> execs.Attachment:
+    ) -> exec_sessions.Attachment:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         worker = self._workers.get(uid)
         runs = worker.runs if worker is not None else ()
@@ -349,7 +358,7 @@ class NodeAgent:
         if spec is None:
             text = f"cannot attach to container {container!r} of pod {name}: it is not running"
             raise TrainyardError(text)
-        return await execs.Attachment.start(self._runtime, uid, spec, stdin=stdin)
+        return await exec_sessions.Attachment.start(self._runtime, uid, spec, stdin=stdin)
 
     async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
@@ -369,7 +378,7 @@ class NodeAgent:
     async def measure(self) -> Measured:
         return await self._meter.measure(
             [
-                usage.Running(uid, run.name, run.pid, run.cgroups, run.gpus)
+                resource_usage.Running(uid, run.name, run.pid, run.cgroups, run.gpus)
                 for uid, worker in self._workers.items()
                 for run in worker.runs
                 if run.phase == "running" and run.pid

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-from trainyard.embedded.node.memory import Memory
+from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.podruntime import protocol
 from trainyard.podruntime.attach import Attach
 from trainyard.schema.errors import TrainyardError

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Sequence
 
 from trainyard.embedded.node.container_runtime import RuntimeRefused
-from trainyard.embedded.node.memory import Memory
+from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.embedded.node.shim_process import ShimFailed, ShimHandle
 from trainyard.podruntime import protocol, wire
 from trainyard.podruntime.attach import Attach

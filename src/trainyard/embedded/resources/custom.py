@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from trainyard.embedded.api_errors import Cause, conflict
 from trainyard.embedded.clock import age
-from trainyard.embedded.failures import Cause, conflict
 from trainyard.embedded.resources.columns import AGE, NAME, Cell, Column
 from trainyard.embedded.resources.queuenames import named_queue, unknown_queue
 from trainyard.embedded.resources.resource import (

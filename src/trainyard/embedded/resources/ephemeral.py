@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.embedded.failures import Cause
+from trainyard.embedded.api_errors import Cause
 from trainyard.embedded.resources import pod_defaults
 
 Object = dict[str, Any]

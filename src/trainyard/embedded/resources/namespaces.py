@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.embedded.failures import forbidden
+from trainyard.embedded.api_errors import forbidden
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import (
     ALL_VERBS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainyard.embedded.failures import Cause
+from trainyard.embedded.api_errors import Cause
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Present, Served
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS

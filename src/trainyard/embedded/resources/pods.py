@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from trainyard.embedded.failures import Cause, bad_request, forbidden
+from trainyard.embedded.api_errors import Cause, bad_request, forbidden
 from trainyard.embedded.resources import ephemeral, pod_admission, pod_defaults
 from trainyard.embedded.resources.alike import Lately
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at

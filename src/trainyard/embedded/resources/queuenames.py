@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from trainyard.embedded.failures import Cause
+from trainyard.embedded.api_errors import Cause
 from trainyard.embedded.resources.resource import Object
 from trainyard.kinds.shared import labels
 

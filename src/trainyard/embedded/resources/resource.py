@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from trainyard.embedded.failures import Cause, invalid, no_such_path
+from trainyard.embedded.api_errors import Cause, invalid, no_such_path
 from trainyard.embedded.resources.columns import AGE, NAME, Column
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass

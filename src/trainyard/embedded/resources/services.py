@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
-from trainyard.embedded.failures import Cause, forbidden
+from trainyard.embedded.api_errors import Cause, forbidden
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import (
     META,

@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import Any
 
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.findings import Findings, Guard, batches
 from trainyard.embedded.objects import Objects
-from trainyard.embedded.scheduler import placement
-from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler import node_filters
+from trainyard.embedded.scheduler.gangs import RESOURCES, Teams
+from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.node_info import NodeInfo, PodEntry, Shortage
-from trainyard.embedded.scheduler.queues import GroupRules, QueueRules
-from trainyard.embedded.scheduler.reporting import Reporter, owner_reference, reference
-from trainyard.embedded.scheduler.requests import readable
-from trainyard.embedded.scheduler.teams import RESOURCES, Teams
+from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
+from trainyard.embedded.scheduler.resource_requests import readable
+from trainyard.embedded.scheduler.scheduling_events import Reporter, owner_reference, reference
+from trainyard.embedded.service_supervisor import Findings, Guard, batches
 from trainyard.embedded.storage.journal import Event, Object
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
@@ -259,7 +259,7 @@ class Scheduler:
 
     def _refusal(self, unit: _Unit) -> str:
         for pod in unit.pods:
-            if text := placement.refusal(
+            if text := node_filters.refusal(
                 pod.raw, self._machine, is_strict=self._settings.is_strict
             ):
                 return text
@@ -335,7 +335,7 @@ class Scheduler:
         if pod.node:
             text = f"nodeName {pod.node} is taken to mean this machine"
             await self._reporter.warn(job, "PlacementIgnored", text)
-        if not placement.is_chosen(pod.raw, self._machine):
+        if not node_filters.is_chosen(pod.raw, self._machine):
             text = "nodeSelector and nodeAffinity are taken to mean this machine"
             await self._reporter.warn(job, "PlacementIgnored", text)
 

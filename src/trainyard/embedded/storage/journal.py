@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from trainyard.embedded.failures import expired
+from trainyard.embedded.api_errors import expired
 from trainyard.schema.namedtuple import NamedTuple
 
 Object = dict[str, Any]

@@ -1,0 +1,118 @@
+"""A file system that can be full: in memory, for a program and all that it starts alone.
+
+It is a tmpfs in a mount namespace of its own, so the kernel takes it back with the last of them,
+however they end, and no other file system is ever filled. It becomes full by a limit that is what
+is used just now, and gets its own limit back.
+
+`python -m trainyard.embedded.chaos_faults.full_disk own FOLDER PROGRAM ARGUMENT…` runs the program
+with one at `FOLDER/volumes`, and removes FOLDER after it. Its first line is JSON: the `pid` of the
+program, or the `error` why there is none. `… full PID PATH` makes it full while its input is open.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from trainyard.embedded.chaos_faults.fault_process import enter, held
+from trainyard.embedded.node.volumes import tree_removal
+from trainyard.podruntime import isolation, syscalls
+from trainyard.schema.namedtuple import NamedTuple
+
+_FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
+_AGAIN_SECONDS = 0.1
+"""What was deleted meanwhile is no room for long."""
+_SHARE = 0.5
+"""Of the memory that is free, what may be written."""
+OWN = ("-m", __name__, "own")
+
+
+# Decision 322.
+class Disk(NamedTuple):
+    """A file system of this kind, as seen from outside."""
+
+    pid: int
+    """A process that has it."""
+    path: Path
+    """Where it is mounted for that."""
+
+    def seen(self, path: Path) -> Path:
+        """How others reach what lies at a path of that process."""
+        return Path(f"/proc/{self.pid}/root{path}")
+
+    def full(self) -> AbstractAsyncContextManager[None]:
+        """For the block; raises TrainyardError where it cannot be."""
+        words = ("full", str(self.pid), str(self.path))
+        return held(__name__, *words, otherwise="cannot fill the file system of the claims")
+
+
+def own(folder: str, *program: str) -> None:
+    """See the module."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)  # the program decides when it ends
+    if child := os.fork():
+        os.waitpid(child, 0)
+        tree_removal.remove(folder)  # only from outside: inside, something is mounted in it
+        return
+    try:
+        _mount(f"{folder}/volumes")
+    except OSError as error:
+        told = f"{error.strerror or error}; it takes root, or user namespaces that may be made"
+        print(json.dumps({"error": told}), flush=True)
+        os._exit(1)
+    print(json.dumps({"pid": os.getpid()}), flush=True)
+    os.execv(program[0], program)  # without root this gives up what the namespace gave us
+
+
+def _mount(path: str) -> None:
+    os.makedirs(path, exist_ok=True)
+    try:
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+    except PermissionError:
+        isolation.enter_user_namespace()
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_SLAVE)
+    size = int(_SHARE * _free_memory())
+    syscalls.mount("tmpfs", path, "tmpfs", _FLAGS, f"size={size},mode=755")
+
+
+def _free_memory() -> int:
+    """In bytes, as the kernel estimates it."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+
+
+def full(pid: str, path: str) -> None:
+    """See the module."""
+    enter(pid, "user", "mnt")
+    found = os.statvfs(path)
+    is_told = False
+    try:
+        while not select.select([sys.stdin], [], [], _AGAIN_SECONDS if is_told else 0)[0]:
+            now = os.statvfs(path)
+            used = max(now.f_blocks - now.f_bfree, 1)  # 0 would be no limit
+            if now.f_bfree and not _limit(path, used * now.f_frsize):
+                continue  # something was written since
+            if not is_told:
+                print("full", flush=True)
+                is_told = True
+    finally:
+        _limit(path, found.f_blocks * found.f_frsize)
+
+
+def _limit(path: str, size: int) -> bool:
+    """Whether no more than that was used."""
+    try:
+        syscalls.mount("", path, "", syscalls.MS_REMOUNT | _FLAGS, f"size={size}")
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    own(*sys.argv[2:]) if sys.argv[1] == "own" else full(*sys.argv[2:])

@@ -1,0 +1,40 @@
+"""A pod cut off from the network of its cluster: its end of the bridge is down for a while.
+
+The pod's own end stays as it is, with its address and routes, as when a cable is pulled:
+`python -m trainyard.embedded.chaos_faults.network_cut POD SHIM`, with the ids of a process of the
+pod and of the shim.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractAsyncContextManager
+
+from trainyard.embedded.chaos_faults.fault_process import enter, held
+from trainyard.payloads.processes import Process
+from trainyard.podruntime.netlink import POD_LINK_INDEX, Netlink
+
+
+def cut_off(pod: Process, shim: Process) -> AbstractAsyncContextManager[None]:
+    """For the block; `pod` is one of the pod's processes. Raises TrainyardError where it cannot."""
+    words = (str(pod.pid), str(shim.pid))
+    return held(__name__, *words, otherwise="cannot cut the pod off")
+
+
+def main(pod: str, shim: str) -> None:
+    """See the module."""
+    enter(shim, "user")  # without root: it rules the networks of the pods
+    enter(pod, "net")
+    end = Netlink().peer_of(POD_LINK_INDEX)
+    enter(shim, "net")
+    bridge = Netlink()
+    bridge.set_down(end)
+    try:
+        print("down", flush=True)
+        sys.stdin.read()
+    finally:
+        bridge.set_up(end)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,104 @@
+"""Ends pods that do not tolerate a NoExecute taint of their node, at once or after their time.
+
+As the taint eviction controller of kube-controller-manager (pkg/controller/tainteviction).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from trainyard.embedded.disruption_target import targeted
+from trainyard.embedded.objects import Deletion, Objects
+from trainyard.embedded.scheduler.node_filters import tolerates
+from trainyard.embedded.service_supervisor import Findings, Guard, batches
+from trainyard.embedded.storage.journal import Event, Object
+from trainyard.kube.errors import Conflict, NotFound
+from trainyard.kube.resources import NODES, PODS
+
+_PODS, _NODES = PODS.full_name, NODES.full_name
+_ENDED = ("Succeeded", "Failed")
+_REASON = "DeletionByTaintManager"
+_MESSAGE = "Taint manager: deleting due to NoExecute taint"
+
+
+class TaintEviction:
+    """Run beside the registry for as long as the cluster lives."""
+
+    def __init__(self, objects: Objects, findings: Findings | None = None) -> None:
+        self._objects = objects
+        self._guard: Guard[None] = Guard("taints", findings)
+        self._taints: dict[str, list[Object]] = {}
+        """Those with this effect, by node."""
+        self._since: dict[str, float] = {}
+        """Since when pods, by UID, put up with them for a time."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        subscription = self._objects.subscribe(_NODES, _PODS)
+        try:
+            async for events in batches(subscription, self._guard):
+                self._guard.due()
+                for event in events:
+                    if event.resource == _NODES:
+                        self._note(event)
+                await self._look()
+        finally:
+            self._objects.unsubscribe(subscription)
+
+    def _note(self, event: Event) -> None:
+        node = event.object
+        taints = (node.get("spec") or {}).get("taints") or ()
+        found = [each for each in taints if each.get("effect") == "NoExecute"]
+        self._taints.pop(node["metadata"]["name"], None)
+        if found and event.type != "DELETED":
+            self._taints[node["metadata"]["name"]] = found
+
+    async def _look(self) -> None:
+        now, before, wake = time.monotonic(), self._since, []
+        self._since = {}
+        for pod in self._objects.list(_PODS) if self._taints else ():
+            taints = self._taints.get(pod["spec"].get("nodeName", ""))
+            patience = None if taints is None or _is_over(pod) else _patience(pod, taints)
+            if patience is None:
+                continue
+            uid = pod["metadata"]["uid"]
+            since = self._since[uid] = before.get(uid, now)
+            if since + patience > now:
+                wake.append(since + patience - now)
+                continue
+            with self._guard.step(pod, None):
+                await self._evict(pod)
+        self._guard.wake_in(min(wake, default=None))
+
+    async def _evict(self, pod: Object) -> None:
+        metadata = pod["metadata"]
+        place = (_PODS, metadata["namespace"], metadata["name"])
+
+        def change(found: Object) -> Object | None:
+            if found["metadata"]["uid"] != metadata["uid"]:
+                return None
+            return targeted(found, _REASON, _MESSAGE)
+
+        with suppress(NotFound, Conflict):
+            await self._objects.update(*place, change, subresource="status")
+            await self._objects.delete(*place, Deletion(uid=metadata["uid"]))
+
+
+def _is_over(pod: Object) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in _ENDED or "deletionTimestamp" in pod["metadata"]
+
+
+def _patience(pod: Object, taints: Sequence[Object]) -> float | None:
+    """Seconds for which a pod puts up with all of them; None: for ever."""
+    tolerations = pod["spec"].get("tolerations") or ()
+    seconds: list[int] = []
+    for taint in taints:
+        used = next((each for each in tolerations if tolerates([each], taint)), None)
+        if used is None:
+            return 0.0
+        if (limit := used.get("tolerationSeconds")) is not None:
+            seconds.append(max(0, limit))
+    return float(min(seconds)) if seconds else None

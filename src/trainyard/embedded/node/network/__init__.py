@@ -1,0 +1,1 @@
+"""How pods find and reach each other: host names, Services and ports of the node."""

@@ -1,0 +1,202 @@
+"""Name resolution by /etc/hosts: one file per group of pods, kept current while they run.
+
+A group is the pods of a namespace that share a subdomain, which is how the pods of most jobs are
+made. A pod without one has no name for others, as in Kubernetes, and is a group by itself. Each
+group's file is mounted into all of its pods and rewritten in place, so that a pod started later is
+found by those that run already; pods with hostAliases share one of their own. Services are in it by
+their addresses, a headless one once for each of its pods. That of a job is known to the job's pods
+only, since every file would grow with every job. It holds the reverse look-up too: a process
+that asks for the name of a peer's address never waits for a name server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.podruntime.egress.told import Name
+from trainyard.schema.namedtuple import NamedTuple
+
+DOMAIN = "svc.cluster.local"
+_HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+
+Group = tuple[str, str]
+"""Namespace, and a subdomain or something unique."""
+
+
+class Host(NamedTuple):
+    namespace: str
+    subdomain: str
+    hostname: str
+    address: str
+    aliases: str = ""
+    """Lines of its own."""
+
+    @property
+    def group(self) -> Group:
+        """Namespace, and what no other group of it has."""
+        return self.namespace, self.subdomain or f"{self.hostname}."
+
+
+class Known(NamedTuple):
+    """What is known of a Service; `is_private`: here to the pods of its own group only. The rest is
+    for the resolver, and as in its `Named`."""
+
+    names: tuple[Name, ...]
+    is_private: bool = False
+    ports: tuple[str, ...] = ()
+    is_headless: bool = False
+    alias: str = ""
+
+
+_UNKNOWN = Known(())
+
+
+class HostsFiles:
+    """All groups of one node. ``folder`` receives the files."""
+
+    def __init__(self, folder: Memory) -> None:
+        self._folder = folder
+        os.makedirs(folder.here, exist_ok=True)
+        self._pods: dict[str, Host] = {}
+        self._groups: dict[Group, dict[str, str]] = {}
+        """The lines of each pod."""
+        self._services: dict[Group, Known] = {}
+        self._public: dict[str, list[tuple[Group, str, str]]] = {}
+        """Each Service that everybody knows, as a namespace has it: its own lines, and those of the
+        pods that are named below it."""
+        self._written: dict[str, str] = {}
+        self._resolvers: dict[str, set[str]] = {}
+        """The pods that have a file, by its name."""
+        self._resolvers_of: dict[str, set[str]] = {}
+        self.name_server = ""
+        """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
+
+    def path(self, group: Group, aliases: str = "") -> str:
+        """The file to mount at /etc/hosts for the pods of this group with these lines of their
+        own."""
+        return self._folder.beneath(_file_name(group, aliases)).there
+
+    def resolver_path(self, uid: str, text: str) -> str:
+        """The file to mount at /etc/resolv.conf of a pod; those with the same text share it."""
+        name = hashlib.sha1(text.encode()).hexdigest()[:16] + ".resolv"
+        place = self._folder.beneath(name)
+        if name not in self._resolvers:
+            _rewrite(place.here, text.encode())
+        self._resolvers.setdefault(name, set()).add(uid)
+        self._resolvers_of.setdefault(uid, set()).add(name)
+        return place.there
+
+    def set_pod(self, uid: str, host: Host) -> None:
+        self._pods[uid] = host
+        self._groups.setdefault(host.group, {})[uid] = _pod_line(host)
+        self._write(host.group)
+
+    def remove_pod(self, uid: str) -> None:
+        for name in self._resolvers_of.pop(uid, ()):
+            self._resolvers[name].discard(uid)
+            if not self._resolvers[name]:
+                del self._resolvers[name]
+                self._unlink(name)
+        host = self._pods.pop(uid, None)
+        if host is None:
+            return
+        group = self._groups[host.group]
+        del group[uid]
+        if not group:
+            del self._groups[host.group]
+        left = {_file_name(host.group, self._pods[other].aliases) for other in group}
+        name = _file_name(host.group, host.aliases)
+        if name in self._written and name not in left:
+            del self._written[name]
+            self._unlink(name)
+        self._write(host.group)
+
+    def _unlink(self, name: str) -> None:
+        os.unlink(self._folder.beneath(name).here)
+
+    def set_services(self, changed: Mapping[Group, Known]) -> None:
+        """What is known now of Services, by namespace and name."""
+        touched: set[Group] = set()
+        is_public = False
+        for key, known in changed.items():
+            old = self._services.pop(key, _UNKNOWN)
+            if known.names:
+                self._services[key] = known
+            if old != known:
+                touched.add(key)
+                is_public |= any(each.names and not each.is_private for each in (old, known))
+        if is_public:
+            self._public.clear()
+            touched |= self._groups.keys()
+        for group in touched:
+            self._write(group)
+
+    def _write(self, group: Group) -> None:
+        lines = self._groups.get(group)
+        if lines is None:
+            return
+        own = self._services.get(group, _UNKNOWN)
+        private = _lines(group, own, group[0]) if own.is_private else ""
+        public = [
+            names if key == group else names + pods  # its own pods are in it anyway
+            for key, names, pods in self._public_lines(group[0])
+        ]
+        text = "".join([_HEAD, *lines.values(), private, *public])
+        for aliases in {self._pods[uid].aliases for uid in lines}:
+            name, whole = _file_name(group, aliases), text + aliases
+            if self._written.get(name) != whole:
+                self._written[name] = whole
+                _rewrite(self._folder.beneath(name).here, whole.encode())
+
+    def _public_lines(self, namespace: str) -> list[tuple[Group, str, str]]:
+        if namespace not in self._public:
+            self._public[namespace] = [
+                (key, _lines(key, known, namespace), _lines(key, known, namespace, pods=True))
+                for key, known in self._services.items()
+                if not known.is_private
+            ]
+        return self._public[namespace]
+
+
+def _file_name(group: Group, aliases: str) -> str:
+    own = [hashlib.sha1(aliases.encode()).hexdigest()[:16]] if aliases else []
+    return "_".join([*group, *own])
+
+
+def _lines(key: Group, known: Known, reader: str, *, pods: bool = False) -> str:
+    """As pods of the namespace ``reader`` know a Service, or the pods that are named below it."""
+    namespace, service = key
+    lines = []
+    for address, hostname, _ in known.names:
+        if hostname or not pods:
+            name = f"{hostname}.{service}" if pods else service
+            short = f"{name} " if namespace == reader else ""
+            middle = f"{name}.{namespace}"
+            lines.append(f"{address} {short}{middle} {middle}.{DOMAIN}\n")
+    return "".join(lines)
+
+
+def _pod_line(host: Host) -> str:
+    """The pod's names; and, for the reverse look-up only, its address as IPv6 sockets show it.
+
+    The final dot keeps that second line out of forward look-ups, which must give IPv4 addresses.
+    """
+    names = host.hostname
+    if host.subdomain:
+        short = f"{host.hostname}.{host.subdomain}"
+        middle = f"{short}.{host.namespace}"
+        names = f"{middle}.{DOMAIN} {host.hostname} {short} {middle}"
+    return f"{host.address} {names}\n::ffff:{host.address} {host.hostname}.\n"
+
+
+def _rewrite(path: str, data: bytes) -> None:
+    """Replace the content in place: a mounted file is an inode, a new one would not be seen."""
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(fd, data, 0)
+        os.ftruncate(fd, len(data))
+    finally:
+        os.close(fd)

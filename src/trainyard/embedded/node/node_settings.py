@@ -1,0 +1,58 @@
+"""What the node agent is told by whoever composes the cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Any, Self
+
+from trainyard.embedded.node.containers.cgroups import default_processes
+from trainyard.embedded.node.containers.gpus import detect
+from trainyard.kinds.shared import labels
+from trainyard.podruntime.logfile import KUBERNETES, LogLimits
+from trainyard.schema.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """All durations in seconds. ``state_dir`` is the folder the shim was started with."""
+
+    node_name: str
+    state_dir: str
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """Variables of who started the cluster, of which a container has those of `inherited`."""
+    passed: tuple[str, ...] = ()
+    """Names and patterns of more of them."""
+    images: tuple[tuple[str, str], ...] = ()
+    """(image pattern as of fnmatch, virtual environment folder); the first match counts."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Claim name, or namespace/claim, to the folder that stands for it."""
+    working_dir: str = ""
+    """Where containers run whose pod does not say: neither workingDir nor the annotation."""
+    hidden: tuple[str, ...] = ()
+    """Folders of clusters, beside ``state_dir``, that no pod may see; real paths."""
+    python_prefix: str = sys.prefix
+    """Of the environment that trainyard itself runs in."""
+    called_as: str = field(default_factory=lambda: sys.argv[0])
+    """How it was called."""
+    host_ip: str = "127.0.0.1"
+    restart_delay: float = 1.0
+    restart_delay_limit: float = 300.0
+    log_limits: LogLimits = KUBERNETES
+    pids_limit: int = field(default_factory=default_processes)
+    """Processes and threads that a container may have; 0: no limit."""
+    is_network_open: bool = True
+    """Pods reach what the machine reaches; otherwise only each other."""
+    allowed_ports: tuple[int, ...] = ()
+    """Of the machine's loopback, by the name of it that pods have."""
+    gpus: tuple[int, ...] = field(default_factory=detect)
+    """Minor numbers of the GPUs to hand out; pretended devices are none."""
+
+    def of_pod(self, pod: Mapping[str, Any]) -> Self:
+        """The same with the environments that the pod's job brings, which come first."""
+        lines = str(pod["metadata"].get("annotations", {}).get(labels.IMAGES, "")).splitlines()
+        pairs = (line.partition("=") for line in lines)
+        own = tuple((pattern, folder) for pattern, _, folder in pairs if folder.startswith("/"))
+        return replace(self, images=(*own, *self.images)) if own else self

@@ -1,0 +1,268 @@
+"""What a pod holds on the node: its network and address, names, volumes, GPUs, control groups.
+
+Logs outlive their pods, but not for ever: the folders of the last pods that went are kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from trainyard.embedded import tenants
+from trainyard.embedded.node.container_runtime import ContainerRuntime, RuntimeRefused
+from trainyard.embedded.node.containers import cgroups, gpus, start_request
+from trainyard.embedded.node.containers.container_environment import (
+    NotReady,
+    PodContext,
+    Warn,
+    host_name,
+)
+from trainyard.embedded.node.containers.observer_folder import ObserverFolder, is_observed
+from trainyard.embedded.node.network import resolv_conf
+from trainyard.embedded.node.network.hosts_files import Host, HostsFiles
+from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.node_settings import NodeSettings
+from trainyard.embedded.node.pods import unsupported_fields
+from trainyard.embedded.node.pods.pod_object import EventWriter
+from trainyard.embedded.node.pods.pod_status import Run
+from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.volumes import folder_acl, pod_volumes, tree_removal
+from trainyard.embedded.node.volumes.host_folders import component, ensure
+from trainyard.embedded.node.volumes.pod_volumes import Volumes
+from trainyard.embedded.objects import Objects
+from trainyard.kinds.shared import names
+from trainyard.podruntime import logs, protocol
+from trainyard.schema.dataclass import dataclass
+
+KEPT_PODS = 500
+"""Folders of pods that are no more (decision 67)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What all pods of a node share."""
+
+    api: Objects
+    runtime: ContainerRuntime
+    settings: NodeSettings
+    hosts: HostsFiles
+    events: EventWriter
+    gpus: gpus.Pool
+    groups: cgroups.ClusterGroups
+    links: ServiceLinks
+    observer: ObserverFolder
+
+    def folder(self, pod: Mapping[str, Any]) -> str:
+        """Where a pod's logs and own volumes are kept."""
+        return os.path.join(self.settings.state_dir, "pods", _name_of(pod))
+
+    @property
+    def memory(self) -> Memory:
+        """Where pods have what goes with them, each in a folder of the same name."""
+        return self.runtime.memory.beneath("pods")
+
+
+def _name_of(pod: Mapping[str, Any]) -> str:
+    metadata = pod["metadata"]
+    return component(f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}")
+
+
+def forget_old(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> None:
+    """Delete the pods' folders in ``folder`` but the ``keep`` last used and those of ``present``.
+
+    ``present`` are uids; a pod's folder ends in ``_<uid>``.
+    """
+    if not os.path.isdir(folder):
+        return
+    with os.scandir(folder) as entries:
+        gone = [e for e in entries if e.name.rpartition("_")[2] not in present]
+    gone.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
+    for entry in gone[: max(0, len(gone) - keep)]:
+        tree_removal.remove(entry.path)
+
+
+_MESSAGE_LENGTH = 4096
+"""Of a termination message, in characters."""
+
+
+class Allocation:
+    """One pod's. ``warn(reason, text)`` tells what cannot be honoured."""
+
+    def __init__(self, node: Node, pod: Mapping[str, Any], warn: Warn) -> None:
+        self._node = node
+        self.pod = pod
+        """As it is now: what is started next, and files of its fields, say what it says."""
+        self._uid = str(pod["metadata"]["uid"])
+        self._warn = warn
+        self._volumes: Volumes | None = None
+        self._is_released = False
+        self.folder = node.folder(pod)
+        self._memory = node.memory.beneath(_name_of(pod))
+        self.address = ""
+
+    def log_path(self, run: Run) -> str:
+        return os.path.join(self.folder, component(run.name), f"{run.attempt}.log")
+
+    def termination_message(self, container: str) -> str:
+        """The beginning of what the container wrote to its terminationMessagePath."""
+        path = start_request.termination_path(self.folder, container)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link, no pipe
+        with contextlib.suppress(OSError):
+            fd = os.open(path, flags)
+            try:
+                text = os.read(fd, 4 * _MESSAGE_LENGTH).decode(errors="replace")
+                return text[:_MESSAGE_LENGTH]
+            finally:
+                os.close(fd)
+        return ""
+
+    async def take(self) -> None:
+        """Give the pod its network, address and name."""
+        ensure(self.folder)
+        guest = tenants.guest_of(self._node.api, self.pod["metadata"]["namespace"])
+        if guest is not None:  # their logs, which outlive their pods
+            for folder in (os.path.dirname(self.folder), self.folder):
+                folder_acl.let_look(folder, guest.uid)
+        wanted = ""
+        isolation = self._node.runtime.hello.isolation
+        if isolation == "plain":
+            wanted = names.loopback_address(self.pod["metadata"]["name"])
+        answer = await self._node.runtime.request(
+            protocol.AddPod(self._uid, host_name(self.pod), wanted)
+        )
+        self.adopt(answer.address)
+        for problem in unsupported_fields.not_honoured(
+            self.pod, isolation, has_resolver=bool(self._node.hosts.name_server)
+        ):
+            self._warn("NotHonoured", problem)
+
+    def adopt(self, address: str) -> None:
+        """The shim has the pod's network already; make the address known to its peers."""
+        self.address = address
+        self._node.hosts.set_pod(self._uid, self._host(address))
+
+    def _host(self, address: str = "") -> Host:
+        namespace, subdomain = (
+            self.pod["metadata"]["namespace"],
+            self.pod["spec"].get("subdomain"),
+        )
+        aliases = [
+            "\t".join([each["ip"], *each.get("hostnames", ())]) + "\n"
+            for each in self.pod["spec"].get("hostAliases", ())
+        ]
+        own = "".join(["# Entries added by HostAliases.\n", *aliases]) if aliases else ""
+        return Host(namespace, subdomain or "", host_name(self.pod), address, own)
+
+    def _resolver_path(self) -> str:
+        hosts, machine = self._node.hosts, ""
+        if self.pod["spec"].get("dnsPolicy") == "Default":
+            with contextlib.suppress(OSError):
+                machine = Path("/etc/resolv.conf").read_text(errors="replace")
+        namespace = self.pod["metadata"]["namespace"]
+        text = resolv_conf.compose(self.pod["spec"], namespace, hosts.name_server, machine)
+        return hosts.resolver_path(self._uid, text)
+
+    def restore(self, run: Run, found: protocol.ContainerState) -> None:
+        """Note what a container that is known to the shim holds."""
+        run.cgroups = list(found.cgroups)
+        self._node.gpus.restore(self._uid, run.name, found.gpus)
+
+    async def start(self, run: Run) -> None:
+        """Start a container; raises NotReady or Refused. Its events follow."""
+        node = self._node
+        made, host = await self._prepared_volumes(), self._host()
+        place = start_request.Place(
+            hosts=node.hosts.path(host.group, host.aliases),
+            resolver=self._resolver_path(),
+            isolation=node.runtime.hello.isolation,
+            gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),
+            observer=node.observer.path() if is_observed(run.spec) else "",
+        )
+        program, root = start_request.program_and_root(run.spec, made, place)
+        cgroups.remove(run.cgroups)
+        limits = cgroups.Limits.of(run.spec, node.settings.pids_limit)
+        is_plain = place.isolation == "plain"
+        run.cgroups = node.groups.create(
+            f"{self._uid}-{run.name}-{run.attempt}", limits, is_plain=is_plain
+        )
+        if missing := limits.unenforced(run.cgroups):
+            text = "control groups cannot be written here, these limits are not enforced: "
+            self._warn("NotHonoured", text + ", ".join(missing))
+        if run.ephemeral:
+            told = unsupported_fields.of_container(self.pod["spec"], run.spec, place.isolation)
+            for problem in told:
+                self._warn("NotHonoured", problem)
+        program = program._replace(cgroups=tuple(run.cgroups), processes=limits.processes)
+        run.phase, run.reason, run.message = "starting", "", ""
+        run.is_told_full = False
+        try:
+            self._forget_logs(run)
+            log, kept = self.log_path(run), node.settings.log_limits
+            limits_of_log = (kept.size, kept.files)
+            streams = (_input(run.spec), bool(run.spec.get("tty")))
+            what = (self._uid, run.name, run.attempt, log, program, root)
+            beside = run.spec.get("targetContainerName", "")
+            await node.runtime.request(protocol.Start(*what, *limits_of_log, *streams, beside))
+        except RuntimeRefused as error:
+            run.phase = "waiting"
+            raise NotReady("RunContainerError", str(error)) from None
+
+    def _forget_logs(self, run: Run) -> None:
+        """Those of the run before last and older ones, as the kubelet does (decision 91)."""
+        if run.attempt <= 1:
+            return
+        for path in logs.logs_in(Path(self.folder, run.name)):
+            if path.stem.isdecimal() and int(path.stem) < run.attempt - 1:
+                logs.remove(path)
+
+    async def _prepared_volumes(self) -> Volumes:
+        node = self._node
+        if self._volumes is None:
+            self._volumes = Volumes(self._context())
+        self._volumes.context = self._context()
+        self._volumes.prepare()
+        while self._volumes.in_memory:
+            path, size = self._volumes.in_memory.pop()
+            await node.runtime.request(protocol.AddTmpfs(self._uid, path, size))
+        return self._volumes
+
+    def _context(self) -> PodContext:
+        node = self._node
+        of_node = (node.api, node.links, node.settings.of_pod(self.pod))
+        return PodContext(self.pod, self.folder, self._memory, self.address, *of_node, self._warn)
+
+    def refresh(self) -> None:
+        """Let its files say what ConfigMaps, Secrets and the pod itself say now."""
+        if self._is_released:
+            return
+        if self._volumes is None:  # an earlier agent has made them
+            self._volumes = Volumes(self._context())
+        self._volumes.context = self._context()
+        try:
+            self._volumes.refresh()
+        except OSError as error:
+            self._warn("FailedMount", f"files of a volume cannot be written anew: {error.strerror}")
+
+    async def release(self, runs: Iterable[Run]) -> None:
+        """Give everything back; processes that are left are killed, logs stay."""
+        self._is_released = True
+        self._node.hosts.remove_pod(self._uid)
+        self._node.gpus.give_back(self._uid)
+        with contextlib.suppress(RuntimeRefused):
+            await self._node.runtime.request(protocol.RemovePod(self._uid))
+        tree_removal.remove(self._memory.here)
+        if left := pod_volumes.left_in(self.folder):
+            await asyncio.to_thread(tree_removal.remove_all, left)
+        for run in runs:
+            cgroups.remove(run.cgroups)
+            start_request.drop_message(self.folder, run.name)
+
+
+def _input(container: Mapping[str, Any]) -> Literal["", "once", "open"]:
+    if not container.get("stdin"):
+        return ""
+    return "once" if container.get("stdinOnce") else "open"

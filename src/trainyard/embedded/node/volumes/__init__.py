@@ -1,0 +1,1 @@
+"""Volumes of pods, and the folders of the host behind them."""

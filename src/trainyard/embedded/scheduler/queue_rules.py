@@ -1,0 +1,104 @@
+"""Queues and PodGroups: in which order pods are considered, and what holds them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from trainyard.embedded.resources.queuenames import is_implicit
+from trainyard.embedded.scheduler.node_info import NodeInfo, PodEntry
+from trainyard.embedded.scheduler.resource_requests import (
+    PODS,
+    Amounts,
+    add,
+    amounts,
+    readable,
+    text,
+    total,
+)
+from trainyard.schema import duration
+from trainyard.schema.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    """What the scheduler needs of a Queue; no `quota` means no limits (decision 36)."""
+
+    name: str
+    quota: Amounts
+    priority: int
+    is_closed: bool
+    max_duration: timedelta | None
+    is_implicit: bool = False
+    """The scheduler made it, and nobody has changed it since."""
+
+    @classmethod
+    def of(cls, queue: dict[str, Any]) -> QueueRules:
+        """From a stored Queue."""
+        spec = queue.get("spec") or {}
+        longest = spec.get("maxDuration")
+        return cls(
+            name=queue["metadata"]["name"],
+            quota=amounts((spec.get("quota") or {}).get("requests") or {}),
+            priority=spec.get("priority", 0),
+            is_closed=bool(spec.get("closed")),
+            max_duration=duration.parse(longest) if longest else None,
+            is_implicit=is_implicit(queue),
+        )
+
+    def refusal(self, pods: Sequence[PodEntry], node: NodeInfo) -> str:
+        """Why these pods may not start through this queue now, or ""."""
+        if self.is_closed:
+            return f"queue {self.name} is closed"
+        held = total(node.counted([pod]) for pod in node.holders() if pod.queue == self.name)
+        wanted = total(node.counted([pod]) for pod in pods)
+        for name, value in add(held, wanted).items():
+            limit = self.quota.get(name)
+            if limit is not None and value > limit and name != PODS:
+                asked = wanted.get(name, 0)
+                return (
+                    f"queue {self.name} allows {readable(name, limit)}: "
+                    f"{text(name, held.get(name, 0))} in use, {text(name, asked)} wanted"
+                    + (", more than it allows at all" if asked > limit else "")
+                )
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRules:
+    """What the scheduler needs of a PodGroup."""
+
+    namespace: str
+    name: str
+    min_member: int
+    roles: tuple[tuple[str, int], ...]
+    priority: int
+    queue: str
+
+    @classmethod
+    def of(cls, group: Mapping[str, Any]) -> GroupRules:
+        """From a stored PodGroup."""
+        spec = group.get("spec") or {}
+        return cls(
+            namespace=group["metadata"]["namespace"],
+            name=group["metadata"]["name"],
+            min_member=spec.get("minMember", 1),
+            roles=tuple((r["name"], r.get("minMember", 1)) for r in spec.get("roles") or ()),
+            priority=spec.get("priority", 0),
+            queue=spec.get("queue") or "default",
+        )
+
+    def missing(self, members: Iterable[PodEntry], least: int) -> str:
+        """What the group still lacks before any member may start, or "" (decision 35).
+
+        `least`: its minimum, less what has ended already.
+        """
+        present = list(members)
+        if len(present) < least:
+            return f"pod group {self.name} has {len(present)} of {least} pods"
+        for role, least in self.roles:
+            count = sum(1 for pod in present if pod.role == role)
+            if count < least:
+                return f"pod group {self.name} has {count} of {least} pods of role {role}"
+        return ""

@@ -1,0 +1,121 @@
+"""Pods of users who are not the cluster's owner: as whom they run, and what they may not ask for.
+
+A pod runs as the user to whom its namespace belongs (decision 89). On the host it can do what that
+user can: whatever would give it the cluster's own rights is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainyard.embedded.api_errors import Cause
+from trainyard.embedded.objects import Objects
+from trainyard.kinds.shared import labels
+from trainyard.kube.errors import NotFound
+from trainyard.kube.people import Person, person
+from trainyard.kube.resources import NAMESPACES
+from trainyard.podruntime.protocol import Account, Program
+
+Object = Mapping[str, Any]
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_UID = re.compile(r"[0-9]{1,9}")
+_ALL_CAPABILITIES = (1 << 64) - 1
+_ALWAYS_SHARED = ("PATH", "VIRTUAL_ENV")
+
+
+def uid_of_owner(namespace: Object) -> int | None:
+    """The id of the user to whom a namespace belongs; None: the cluster's owner."""
+    text = (namespace["metadata"].get("annotations") or {}).get(labels.OWNER_UID, "")
+    return int(text) if _UID.fullmatch(text) else None
+
+
+def guest_of(objects: Objects, namespace: str) -> Person | None:
+    """The user to whom a namespace belongs; None: the cluster's owner."""
+    try:
+        uid = uid_of_owner(objects.get(NAMESPACES.full_name, "", namespace))
+    except NotFound:
+        return None
+    return None if uid is None else person(uid)
+
+
+def environment(owners: Mapping[str, str], guest: Person) -> dict[str, str]:
+    """What a guest's containers start with, of what the cluster owner's do.
+
+    What lies in the owner's home folder is left out: the guest could not go there.
+    """
+    home = owners.get("HOME", "/").rstrip("/")
+    shared = {
+        name: value
+        for name, value in owners.items()
+        if name in _ALWAYS_SHARED or not home or home not in value
+    }
+    return shared | {"HOME": guest.home or "/", "USER": guest.name, "LOGNAME": guest.name}
+
+
+def account(guest: Person) -> Account:
+    """A guest as the shim knows them."""
+    return Account(guest.uid, guest.gid, guest.groups)
+
+
+def restricted(program: Program, guest: Person) -> Program:
+    """The program as this user, without privileges and with no way to any."""
+    return program._replace(
+        user=guest.uid,
+        group=guest.gid,
+        groups=guest.groups,
+        privileged=False,
+        unconfined=False,
+        capabilities=0,
+        dropped=_ALL_CAPABILITIES,
+        no_new_privileges=True,
+    )
+
+
+def problems(obj: Object, guest: Person) -> list[Cause]:
+    """What a pod, or the templates of a job, ask for that this user may not have."""
+    return [
+        Cause(f"{path}.{field}", f"Forbidden: {why}", "FieldValueForbidden")
+        for path, spec in _pod_specs(obj, "")
+        for field, why in _of_pod(spec, guest)
+    ]
+
+
+def _pod_specs(value: Any, path: str) -> Iterator[tuple[str, Object]]:
+    if isinstance(value, dict):
+        if isinstance(value.get("containers"), list):
+            yield path, value
+        for key, each in value.items():
+            if key not in ("metadata", "status"):
+                yield from _pod_specs(each, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _pod_specs(each, f"{path}[{index}]")
+
+
+def _of_pod(spec: Object, guest: Person) -> Iterator[tuple[str, str]]:
+    shared = spec.get("securityContext")
+    yield from _identity("securityContext", shared if isinstance(shared, dict) else {}, guest)
+    for list_name in _CONTAINERS:
+        for index, container in enumerate(spec.get(list_name) or ()):
+            context = container.get("securityContext") if isinstance(container, dict) else None
+            if not isinstance(context, dict):
+                continue
+            where = f"{list_name}[{index}].securityContext"
+            yield from _identity(where, context, guest)
+            if context.get("privileged"):
+                yield f"{where}.privileged", "only the cluster's owner has privileged containers"
+            if (context.get("capabilities") or {}).get("add"):
+                yield f"{where}.capabilities.add", "only the cluster's owner can add capabilities"
+
+
+def _identity(where: str, context: Object, guest: Person) -> Iterator[tuple[str, str]]:
+    if context.get("runAsUser") not in (None, guest.uid):
+        yield f"{where}.runAsUser", f"pods here run as {guest.name} ({guest.uid}): leave it out"
+    groups = sorted({guest.gid, *guest.groups})
+    wanted = [context.get("runAsGroup"), context.get("fsGroup")]
+    wanted += context.get("supplementalGroups") or ()
+    if any(group not in (None, *groups) for group in wanted):
+        listed = ", ".join(map(str, groups))
+        yield where, f"{guest.name} is in the groups {listed} only"

@@ -1,0 +1,75 @@
+"""Tokens of the people who may use a cluster besides its owner, for its TLS port.
+
+A token is made from a key that only the owner can read, the user's id and a number, which `renew`
+raises: so the same user gets the same token until then, and none is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+
+from trainyard.embedded.tls_files import TokenError, write_private
+from trainyard.kube.ownership import check_secret
+from trainyard.schema.dataclass import dataclass
+
+
+@dataclass(slots=True)
+class Tokens:
+    """The tokens of one cluster, whose key is in the file `path`; without one, there are none."""
+
+    path: Path | None = None
+    _key: bytes = b""
+    _rounds: dict[int, int] = field(default_factory=dict)
+    """How often a user's token was renewed."""
+
+    def __post_init__(self) -> None:
+        if self.path is not None:
+            self._load(self.path)
+
+    def of(self, uid: int) -> str:
+        """The token of a user."""
+        return self._token(uid, self._rounds.get(uid, 0))
+
+    def holder(self, token: bytes) -> int | None:
+        """Whose token it is; None if it is nobody's, or not any more."""
+        text = token.partition(b".")[0]
+        if not self._key or not text.isdigit() or len(text) > 10:
+            return None
+        uid = int(text)
+        return uid if hmac.compare_digest(token, self.of(uid).encode()) else None
+
+    def renew(self, uid: int) -> None:
+        """From now on the tokens that a user has had are worth nothing."""
+        self._rounds[uid] = self._rounds.get(uid, 0) + 1
+        if self.path is not None:
+            self._store(self.path)
+
+    def _token(self, uid: int, number: int) -> str:
+        mark = f"{uid}.{number}"
+        return f"{mark}.{hmac.new(self._key, mark.encode(), hashlib.sha256).hexdigest()}"
+
+    def _load(self, path: Path) -> None:
+        try:
+            with suppress(FileNotFoundError):
+                check_secret(path)
+                kept = json.loads(path.read_text())
+                self._key = bytes.fromhex(kept["key"])
+                self._rounds = {int(uid): int(number) for uid, number in kept["renewed"].items()}
+                return
+            self._key = secrets.token_bytes(32)
+            self._store(path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TokenError(
+                f"cannot keep the key of the users' tokens in {path}: {error}; remove the file, "
+                "which ends all tokens that were given"
+            ) from error
+
+    def _store(self, path: Path) -> None:
+        kept = {"key": self._key.hex(), "renewed": {str(k): v for k, v in self._rounds.items()}}
+        write_private(path, json.dumps(kept).encode())
