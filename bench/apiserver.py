@@ -24,7 +24,7 @@ import orjson
 import uvloop
 
 from trainyard.kube.transport import Request
-from trainyard.kube.unix import UnixTransport
+from trainyard.kube.unix_transport import UnixTransport
 
 CREATES = 4_000
 WATCHED = 2_000

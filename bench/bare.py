@@ -24,7 +24,7 @@ from bench.plane import JOBS
 from trainyard.kinds.admission import admit
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import describe
-from trainyard.kube.cluster import ClusterTransport
+from trainyard.kube.cluster_transport import ClusterTransport
 from trainyard.kube.credentials import load
 from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.lifecycle import Observed, Owned, Pod, plan

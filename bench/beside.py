@@ -28,7 +28,7 @@ from tools.control_plane import find
 
 from bench.apiserver import pod
 from bench.plane import cpu_seconds, memory_mb
-from trainyard.kube.connections import Connection, Pool, encoded
+from trainyard.kube.http_connections import Connection, Pool, encoded
 from trainyard.kube.transport import Request, Response
 
 Row = tuple[str, float | None, str, float | None]

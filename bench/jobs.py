@@ -12,7 +12,7 @@ from bench.commands import manifest, seconds, state
 from bench.yardstick import bare_start, starts
 from trainyard.client.submission import resource_of
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import find_cluster
+from trainyard.machine.state_folder import find_cluster
 
 Row = tuple[str, float, str, float | None]
 JOBS = 200

@@ -20,9 +20,9 @@ from trainyard.embedded.kubelet_api import PodRuntime
 from trainyard.embedded.node.shim_process import Isolation, start_shim
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, LogOptions
-from trainyard.kube.embedded import Paths
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import EVENTS, PODS, Resource
+from trainyard.machine.state_folder import Paths
 from trainyard.payloads.processes import children_of, descendants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

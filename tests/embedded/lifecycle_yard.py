@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.embedded.command_line import CommandLine, Object, until
 from trainyard.kinds.table import KINDS
-from trainyard.kube.embedded import Paths
+from trainyard.machine.state_folder import Paths
 
 CLAIM = "data"
 MOUNT = "/data"

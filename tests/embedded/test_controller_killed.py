@@ -23,8 +23,8 @@ from tests.tools import soak
 from trainyard.embedded.cluster import ClusterSettings, running
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import Paths
 from trainyard.kube.resources import PODS
+from trainyard.machine.state_folder import Paths
 
 KILLS = soak(25, 200)
 LONGEST_LIFE_SECONDS = 0.8

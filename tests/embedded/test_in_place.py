@@ -22,7 +22,7 @@ from tests.embedded.lifecycle_yard import (
     yard,
 )
 from trainyard.embedded.chaos_faults.target_processes import environment_of, replicas_of
-from trainyard.kube.embedded import Paths
+from trainyard.machine.state_folder import Paths
 from trainyard.payloads.processes import Process, name_of, read
 
 IN_PLACE = {"restartMode": "InPlace"}

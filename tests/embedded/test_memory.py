@@ -13,8 +13,8 @@ import pytest
 from tests.embedded.command_line import CommandLine
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import RunningCluster, find_cluster
 from trainyard.kube.resources import PODS
+from trainyard.machine.state_folder import RunningCluster, find_cluster
 
 IS_SOAK = os.environ.get("TRAINYARD_SOAK") == "1"
 ROUND = 1000 if IS_SOAK else 100

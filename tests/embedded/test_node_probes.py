@@ -14,7 +14,7 @@ import pytest
 from tests.embedded.node_cluster import Cluster, cluster, eventually
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.embedded.registry import Registry
-from trainyard.kube import certificates
+from trainyard.machine import certificate_authority
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ server.serve_forever()
 
 
 async def test_an_https_probe_sees_the_answer_whatever_the_certificate(node: Cluster) -> None:
-    pair = certificates.authority("somebody", timedelta(days=1))
+    pair = certificate_authority.create_authority("somebody", timedelta(days=1))
     (node.state_dir.parent / "work" / "pair.pem").write_bytes(pair.key + pair.certificate)
     get = {"port": 8080, "scheme": "HTTPS"}
     probe = {"httpGet": get, "periodSeconds": 1, "timeoutSeconds": 60}

@@ -14,7 +14,7 @@ import pytest
 from tests.embedded.command_line import CommandLine
 from tests.embedded.lifecycle_yard import Api
 from tests.tools import missing
-from trainyard.kube.embedded import Paths
+from trainyard.machine.state_folder import Paths
 
 INSTALLED = Path(__file__).parents[2] / ".cache/clients"
 PLAYS = Path(__file__).parent / "clients"

@@ -14,7 +14,7 @@ import pytest
 from tests.embedded.command_line import CommandLine
 from tests.foreign.client_suites import SUITES, Repository, Suite, run
 from tests.tools import kubectl_path, oldest_and_newest_kubectl, soak
-from trainyard.kube.embedded import Paths
+from trainyard.machine.state_folder import Paths
 
 
 @pytest.mark.skipif(not soak(0, 1), reason="minutes: a part of the soak")

@@ -19,7 +19,7 @@ from tests.embedded.command_line import CommandLine
 from tests.embedded.lifecycle_yard import Api
 from tests.foreign.e2e.cases import BY_NAME_SERVER, CASES
 from tests.foreign.e2e.world import judge
-from trainyard.kube.embedded import Paths
+from trainyard.machine.state_folder import Paths
 
 EXPECTED = Path(__file__).parent / "expected/e2e.toml"
 

@@ -22,14 +22,14 @@ from trainyard.embedded.apiserver.door import Door, Limits
 from trainyard.embedded.apiserver.http import Connection
 from trainyard.embedded.apiserver.identity import OWNER, Identity
 from trainyard.embedded.registry import Registry
-from trainyard.kube.people import Person
+from trainyard.machine.users import User
 
 LIMIT_SECONDS = 60.0
 """For one answer; the slowest take a second on a slow machine."""
 
 
 LIMITS = Limits(connections=1, strangers=1, of_one=1, held_bytes=64 << 20)
-GUEST = Identity("guest", False, Person(54321, 54321, "guest"))
+GUEST = Identity("guest", False, User(54321, 54321, "guest"))
 
 
 @dataclass(frozen=True)

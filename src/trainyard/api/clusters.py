@@ -15,7 +15,7 @@ from typing import Literal, TypedDict
 from trainyard.api.shape import ClusterShape, Network
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import find_cluster
+from trainyard.machine.state_folder import find_cluster
 
 Choice = Literal["any", "running", "background", "private"]
 """Of embedded clusters: `running`, the one that is up; `background`, the same, started if none is;

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from trainyard.client.target import first_of
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import RunningCluster
 from trainyard.kube.resources import NODES, PODS
 from trainyard.kube.transport import Request
+from trainyard.machine.state_folder import RunningCluster
 
 _SECONDS = 30.0
 _FINDINGS_SECONDS = 5.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from trainyard.api.shape import ClusterShape
 from trainyard.embedded.node.containers.gpus import RESOURCE, detect
 from trainyard.embedded.node.containers.inherited_environment import inherited
-from trainyard.kube import pythons
+from trainyard.machine import interpreters
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
@@ -82,10 +82,10 @@ class Ground:
         the caller has."""
         self.options = options
         caller = inherited(os.environ, options.passed)
-        python = python or pythons.chosen(os.environ) or cluster_python
-        found = pythons.of_image(caller, image, options.images, python=python)
+        python = python or interpreters.active_interpreter(os.environ) or cluster_python
+        found = interpreters.environment_of_image(caller, image, options.images, python=python)
         self.environment = found | dict(env or {})
-        self.python = pythons.interpreter(self.environment)
+        self.python = interpreters.find_interpreter(self.environment)
         self._facts: Facts | None = None
         self._asked = self._ask(modules, folder) if self.python else None
 

@@ -28,7 +28,7 @@ from trainyard.client.repeating import differences_now, new_name, objects_of
 from trainyard.client.repeating import parse_path as parse_path
 from trainyard.client.submission import StandIns, submit
 from trainyard.client.target import CommandError
-from trainyard.kube.embedded import state_folder
+from trainyard.machine.state_folder import state_folder
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult

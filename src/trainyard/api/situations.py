@@ -15,7 +15,7 @@ from trainyard.client.tails import kept_tails, tails
 from trainyard.diagnosis import Cause, Situation, blame, launches
 from trainyard.diagnosis.card import Card, card_of
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import is_full
+from trainyard.machine.state_folder import is_full
 from trainyard.schema.errors import TrainyardError
 
 

@@ -12,7 +12,7 @@ import click
 from trainyard.api.shape import ClusterShape
 from trainyard.cli.format import table
 from trainyard.cli.options import cluster_options
-from trainyard.kube.embedded import require_linux
+from trainyard.machine.state_folder import require_linux
 from trainyard.schema import duration
 from trainyard.schema.errors import TrainyardError
 

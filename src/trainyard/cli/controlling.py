@@ -17,10 +17,10 @@ from pathlib import Path
 from trainyard.embedded.tls_files import write_private
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import Paths, state_folder
-from trainyard.kube.ownership import check_secret
 from trainyard.kube.transport import Transport
-from trainyard.kube.unix import UnixTransport
+from trainyard.kube.unix_transport import UnixTransport
+from trainyard.machine.ownership import check_secret
+from trainyard.machine.state_folder import Paths, state_folder
 from trainyard.operator import solo
 from trainyard.operator.authority import Authority, issue
 from trainyard.operator.channel import Channel

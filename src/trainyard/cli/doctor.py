@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.kube.embedded import Paths, RunningCluster, StateError, find_cluster, state_folder
-from trainyard.kube.ownership import NotOurs
+from trainyard.machine.ownership import NotOurs
+from trainyard.machine.state_folder import (
+    Paths,
+    RunningCluster,
+    StateError,
+    find_cluster,
+    state_folder,
+)
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:

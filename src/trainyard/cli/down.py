@@ -10,8 +10,8 @@ from contextlib import suppress
 import click
 
 from trainyard.embedded.node.shim_process import ShimGone, start_shim
-from trainyard.kube.embedded import Paths, find_cluster, state_folder
-from trainyard.kube.ownership import check_folder
+from trainyard.machine.ownership import check_folder
+from trainyard.machine.state_folder import Paths, find_cluster, state_folder
 from trainyard.podruntime.wire import SOCKET_NAME
 from trainyard.schema.errors import TrainyardError
 

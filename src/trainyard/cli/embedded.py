@@ -29,8 +29,8 @@ from trainyard.embedded.cluster import Cluster, ClusterSettings, running
 from trainyard.embedded.node.shim_process import ShimHandle
 from trainyard.embedded.scheduler.resource_requests import amount
 from trainyard.embedded.tls_files import TlsFiles
-from trainyard.kube.embedded import Paths
-from trainyard.kube.people import AllowList
+from trainyard.machine.state_folder import Paths
+from trainyard.machine.users import AllowList
 from trainyard.podruntime.logfile import KUBERNETES, LogLimits
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import fnv1a64

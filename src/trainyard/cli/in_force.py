@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from trainyard.api.shape import ClusterShape
 from trainyard.embedded.scheduler.resource_requests import amount
-from trainyard.kube.embedded import RunningCluster
-from trainyard.kube.people import NOBODY_ELSE, AllowList
+from trainyard.machine.state_folder import RunningCluster
+from trainyard.machine.users import NOBODY_ELSE, AllowList
 from trainyard.schema.errors import TrainyardError
 
 

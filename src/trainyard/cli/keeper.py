@@ -19,7 +19,7 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli.down import end
 from trainyard.cli.up import ensure_up
 from trainyard.embedded.node.volumes import tree_removal
-from trainyard.kube.embedded import Paths, state_folder
+from trainyard.machine.state_folder import Paths, state_folder
 from trainyard.schema.errors import TrainyardError
 
 

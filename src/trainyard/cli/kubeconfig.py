@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
+from trainyard.machine.state_folder import Paths, StateError, find_cluster, state_folder
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import fnv1a64
 

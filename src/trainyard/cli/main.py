@@ -108,7 +108,7 @@ class Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         if cmd_name in _OF_LINUX and sys.platform != "linux":
-            from trainyard.kube.embedded import require_linux
+            from trainyard.machine.state_folder import require_linux
 
             require_linux()
         module = import_module(f"trainyard.cli.{_COMMANDS[cmd_name][0]}")

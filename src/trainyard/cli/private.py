@@ -22,7 +22,7 @@ from trainyard.cli.options import cluster_options
 from trainyard.cli.run import forget_old_runs, run_folder
 from trainyard.embedded import rlimits
 from trainyard.embedded.node.shim_process import ShimHandle, start_shim
-from trainyard.kube.embedded import Paths, state_folder
+from trainyard.machine.state_folder import Paths, state_folder
 
 
 @click.command()

@@ -14,7 +14,7 @@ from trainyard.api.repeating import Repetition, parse_path
 from trainyard.api.shape import ClusterShape
 from trainyard.cli.options import where_options
 from trainyard.cli.target import complete_jobs
-from trainyard.kube.embedded import find_cluster
+from trainyard.machine.state_folder import find_cluster
 from trainyard.manifest import yaml_text
 
 if TYPE_CHECKING:

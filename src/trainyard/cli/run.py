@@ -18,7 +18,7 @@ from trainyard.api.shape import ClusterShape, ScriptShape
 from trainyard.cli.options import cluster_options, refuse_script, snapshot_option, where_options
 from trainyard.cli.script_options import ScriptCommand, is_manifest, script_options
 from trainyard.cli.sources import FileSource, ScriptSource, Source
-from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder
+from trainyard.machine.state_folder import Paths, find_cluster, require_linux, state_folder
 from trainyard.schema.errors import TrainyardError
 
 _KEPT_RUNS = 20

@@ -18,7 +18,7 @@ from trainyard.api.following import Run, StandIns
 from trainyard.api.screens import PlainScreen, summary, viewer_summary
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
-from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
+from trainyard.machine.state_folder import Paths, StateError, find_cluster, state_folder
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import click
 
-from trainyard.kube.embedded import (
+from trainyard.machine.state_folder import (
     Paths,
     RunningCluster,
     find_cluster,
     is_full,
     state_folder,
-    why_down,
+    why_cluster_is_down,
 )
 
 
@@ -23,7 +23,7 @@ def command() -> int:
     paths = Paths(state_folder())
     found = find_cluster(paths.folder)
     if found is None:
-        why = why_down(paths)
+        why = why_cluster_is_down(paths)
         click.echo(f"no cluster is up in {paths.folder}" + (f"; {why}" if why else ""))
         return 3
     for line in _lines(found, paths):

@@ -24,8 +24,8 @@ from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import cluster_options
 from trainyard.embedded import rlimits
 from trainyard.embedded.tls_files import TlsFiles
-from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
-from trainyard.kube.people import NOBODY_ELSE, AllowList, gid_of, uid_of
+from trainyard.machine.state_folder import FAILED, Paths, RunningCluster, find_cluster, state_folder
+from trainyard.machine.users import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.namedtuple import NamedTuple
 

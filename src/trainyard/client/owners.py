@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from trainyard.client.target import Target
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import Forbidden
-from trainyard.kube.people import person
 from trainyard.kube.resources import NAMESPACES
+from trainyard.machine.users import user_with_uid
 
 
 async def owners(target: Target) -> Mapping[str, str]:
@@ -18,7 +18,7 @@ async def owners(target: Target) -> Mapping[str, str]:
     named = {name: mark.get(labels.OWNER, "") for name, mark in marks.items()}
     if not any(named.values()):
         return {}
-    others = person(os.stat(target.socket).st_uid).name if target.socket else ""
+    others = user_with_uid(os.stat(target.socket).st_uid).name if target.socket else ""
     return {name: owner or others for name, owner in named.items()}
 
 

@@ -28,9 +28,14 @@ from trainyard.client.snapshot import Copied, copy_code
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS
-from trainyard.kube import pythons
-from trainyard.kube.embedded import StateError, find_cluster, state_folder
-from trainyard.kube.secrecy import HIDDEN, hidden_words, is_kept, without_credentials
+from trainyard.machine import interpreters
+from trainyard.machine.secret_redaction import (
+    REDACTED,
+    may_be_recorded,
+    redact_words,
+    without_credentials,
+)
+from trainyard.machine.state_folder import StateError, find_cluster, state_folder
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import render
 
@@ -193,8 +198,10 @@ def _environment(job: Object, said: Said) -> Environment | None:
     python = _annotations_of(job).get(labels.PYTHON) or said.cluster_python
     told = _annotations_of(job).get(labels.IMAGES, "").splitlines()
     images = [(pattern, folder) for pattern, _, folder in (line.partition("=") for line in told)]
-    found = pythons.of_image(os.environ, _image(job), [*images, *said.images], python=python)
-    interpreter = pythons.interpreter(found)
+    found = interpreters.environment_of_image(
+        os.environ, _image(job), [*images, *said.images], python=python
+    )
+    interpreter = interpreters.find_interpreter(found)
     return environment_of(interpreter) if interpreter else None
 
 
@@ -216,7 +223,7 @@ def _containers(value: Any) -> Iterator[Any]:
 def _command() -> str:
     program = os.path.basename(sys.argv[0] or "python")
     program = "trainyard" if program in ("main.py", "__main__.py") else program
-    line = shlex.join([program, *hidden_words(sys.argv[1:])])
+    line = shlex.join([program, *redact_words(sys.argv[1:])])
     return line if len(line) <= _MOST_COMMAND else f"{line[: _MOST_COMMAND - 1]}…"
 
 
@@ -253,7 +260,7 @@ def _told(
 
 
 def _is_writable(name: str, value: str) -> bool:
-    return is_kept(name, value) and without_credentials(value) == value
+    return may_be_recorded(name, value) and without_credentials(value) == value
 
 
 def _kept(value: Any, path: str, left_out: list[str]) -> Any:
@@ -268,11 +275,11 @@ def _kept(value: Any, path: str, left_out: list[str]) -> Any:
         text = value.get("value")
         if isinstance(text, str) and not _is_writable(str(value.get("name")), text):
             left_out.append(f"{path}.value")
-            return {**value, "value": HIDDEN}
+            return {**value, "value": REDACTED}
         return {key: _kept(each, f"{path}.{key}", left_out) for key, each in value.items()}
     if isinstance(value, list):
         if value and all(isinstance(each, str) for each in value):
-            shown = hidden_words(value)
+            shown = redact_words(value)
             both = enumerate(zip(shown, value, strict=True))
             left_out += [f"{path}[{n}]" for n, (new, old) in both if new != old]
             return shown

@@ -22,7 +22,7 @@ from trainyard.client.job import Job
 from trainyard.client.objects import Object
 from trainyard.client.repository import DIFF, STATUS, Changes, Commit, changes_in
 from trainyard.kinds.shared import labels
-from trainyard.kube.embedded import Paths
+from trainyard.machine.state_folder import Paths
 from trainyard.schema.dataclass import dataclass
 
 RECORDS = "submissions"

@@ -14,7 +14,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from trainyard.kube.secrecy import without_credentials
+from trainyard.machine.secret_redaction import without_credentials
 from trainyard.schema.dataclass import dataclass
 
 STATUS = "status"

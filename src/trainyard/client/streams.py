@@ -21,8 +21,8 @@ import aiohttp
 from trainyard.client.replicas import Execution
 from trainyard.client.target import CommandError, Target
 from trainyard.kube.errors import Unreachable, error_of_response, error_of_status
-from trainyard.kube.ownership import address
 from trainyard.kube.resources import PODS
+from trainyard.machine.ownership import socket_address
 
 STDIN, STDOUT, STDERR, OUTCOME, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _V5 = "v5.channel.k8s.io"
@@ -132,11 +132,11 @@ async def _session(
 
     if target.socket:
         url = URL(f"http://localhost{path}", encoded=True)
-        with address(target.socket) as short:
+        with socket_address(target.socket) as short:
             async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(short)) as session:
                 yield session, url, {}
         return
-    from trainyard.kube.cluster import connect
+    from trainyard.kube.cluster_transport import connect
 
     transport, _ = await connect(target.kubeconfig, target.context)
     url, options = await transport.route(path)

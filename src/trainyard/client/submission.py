@@ -17,7 +17,6 @@ from trainyard.client.provenance import Said, record, state_of
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
-from trainyard.kube import pythons
 from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
 from trainyard.kube.resources import (
@@ -28,6 +27,7 @@ from trainyard.kube.resources import (
     SERVICES,
     Resource,
 )
+from trainyard.machine import interpreters
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class StandIns:
 
     def annotations(self) -> dict[str, str]:
         """What jobs carry of it."""
-        python = pythons.chosen(os.environ) if self.python is None else self.python
+        python = interpreters.active_interpreter(os.environ) if self.python is None else self.python
         lines = "\n".join(f"{pattern}={folder}" for pattern, folder in self.images)
         found = {labels.PYTHON: python, labels.IMAGES: lines}
         return {name: value for name, value in found.items() if value}

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Self
 
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder, why_down
+from trainyard.machine.state_folder import (
+    Paths,
+    find_cluster,
+    require_linux,
+    state_folder,
+    why_cluster_is_down,
+)
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
@@ -64,7 +70,7 @@ class Where:
         folder = state_folder()
         cluster = find_cluster(folder)
         if cluster is None:
-            why = why_down(Paths(folder))
+            why = why_cluster_is_down(Paths(folder))
             raise CommandError(
                 f"there is no cluster: none is up in {folder}; start one with `trainyard up`, "
                 "or name another with --kubeconfig FILE" + (f" ({why})" if why else "")

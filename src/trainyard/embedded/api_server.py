@@ -18,7 +18,7 @@ from trainyard.embedded.apiserver.listening import Listener
 from trainyard.embedded.kubelet_api import PodRuntime
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.service_supervisor import Findings
-from trainyard.kube.ownership import address
+from trainyard.machine.ownership import socket_address
 from trainyard.schema.errors import TrainyardError
 
 _CLOSE_SECONDS = 2.0
@@ -65,7 +65,7 @@ class ApiServer:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             path.unlink(missing_ok=True)
-            with address(path) as short:
+            with socket_address(path) as short:
                 listener.bind(short)
             path.chmod(0o666 if self._people.are_several else 0o600)
         except OSError as error:

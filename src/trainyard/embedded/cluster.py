@@ -40,11 +40,11 @@ from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.embedded.service_supervisor import Findings
 from trainyard.embedded.tls_files import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
 from trainyard.embedded.user_tokens import Tokens
-from trainyard.kube import pythons
-from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
-from trainyard.kube.people import NOBODY_ELSE, AllowList
 from trainyard.kube.resources import NODES
+from trainyard.machine import interpreters
+from trainyard.machine.state_folder import Paths, RunningCluster, node_name
+from trainyard.machine.users import NOBODY_ELSE, AllowList
 from trainyard.podruntime.logfile import KUBERNETES, LogLimits
 from trainyard.schema.dataclass import dataclass
 from trainyard.version import VERSION
@@ -166,7 +166,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
                 group.create_task(findings.keep(title, run)) for title, run in services.items()
             ]
             found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
-            python = pythons.interpreter(image_environment("", node_settings)) or ""
+            python = interpreters.find_interpreter(image_environment("", node_settings)) or ""
             RunningCluster(*found_by, agent.isolation, python, settings.told()).write(paths)
             try:
                 yield cluster

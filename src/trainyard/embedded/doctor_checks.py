@@ -15,8 +15,8 @@ from trainyard.embedded.resources.table import RESOURCES
 from trainyard.embedded.service_supervisor import SERVICE
 from trainyard.embedded.storage.store import stored_rows
 from trainyard.embedded.storage.writes import StorageError
-from trainyard.kube.embedded import record_problem, why_down
-from trainyard.kube.ownership import NotOurs, check_folder
+from trainyard.machine.ownership import NotOurs, check_folder
+from trainyard.machine.state_folder import record_problem, why_cluster_is_down
 
 
 def _state_folder(patient: Patient) -> Iterator[Found]:
@@ -61,7 +61,7 @@ def _cluster(patient: Patient) -> Iterator[Found]:
     elif problem := record_problem(paths):
         fix = f"it is ignored; remove it: rm {paths.record}"
         yield Found("cluster", "problem", f"{paths.record} cannot be read: {problem}", fix)
-    elif why := why_down(paths):
+    elif why := why_cluster_is_down(paths):
         yield Found("cluster", "note", f"not up; {why}")
     else:
         yield Found("cluster", "ok", "not up; `trainyard up` starts one")

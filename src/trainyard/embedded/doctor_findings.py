@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any, Literal
 
-from trainyard.kube.embedded import Paths, RunningCluster
+from trainyard.machine.state_folder import Paths, RunningCluster
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.namedtuple import NamedTuple
 

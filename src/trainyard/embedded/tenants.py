@@ -14,8 +14,8 @@ from trainyard.embedded.api_errors import Cause
 from trainyard.embedded.objects import Objects
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import NotFound
-from trainyard.kube.people import Person, person
 from trainyard.kube.resources import NAMESPACES
+from trainyard.machine.users import User, user_with_uid
 from trainyard.podruntime.protocol import Account, Program
 
 Object = Mapping[str, Any]
@@ -31,16 +31,16 @@ def uid_of_owner(namespace: Object) -> int | None:
     return int(text) if _UID.fullmatch(text) else None
 
 
-def guest_of(objects: Objects, namespace: str) -> Person | None:
+def guest_of(objects: Objects, namespace: str) -> User | None:
     """The user to whom a namespace belongs; None: the cluster's owner."""
     try:
         uid = uid_of_owner(objects.get(NAMESPACES.full_name, "", namespace))
     except NotFound:
         return None
-    return None if uid is None else person(uid)
+    return None if uid is None else user_with_uid(uid)
 
 
-def environment(owners: Mapping[str, str], guest: Person) -> dict[str, str]:
+def environment(owners: Mapping[str, str], guest: User) -> dict[str, str]:
     """What a guest's containers start with, of what the cluster owner's do.
 
     What lies in the owner's home folder is left out: the guest could not go there.
@@ -54,12 +54,12 @@ def environment(owners: Mapping[str, str], guest: Person) -> dict[str, str]:
     return shared | {"HOME": guest.home or "/", "USER": guest.name, "LOGNAME": guest.name}
 
 
-def account(guest: Person) -> Account:
+def account(guest: User) -> Account:
     """A guest as the shim knows them."""
     return Account(guest.uid, guest.gid, guest.groups)
 
 
-def restricted(program: Program, guest: Person) -> Program:
+def restricted(program: Program, guest: User) -> Program:
     """The program as this user, without privileges and with no way to any."""
     return program._replace(
         user=guest.uid,
@@ -73,7 +73,7 @@ def restricted(program: Program, guest: Person) -> Program:
     )
 
 
-def problems(obj: Object, guest: Person) -> list[Cause]:
+def problems(obj: Object, guest: User) -> list[Cause]:
     """What a pod, or the templates of a job, ask for that this user may not have."""
     return [
         Cause(f"{path}.{field}", f"Forbidden: {why}", "FieldValueForbidden")
@@ -94,7 +94,7 @@ def _pod_specs(value: Any, path: str) -> Iterator[tuple[str, Object]]:
             yield from _pod_specs(each, f"{path}[{index}]")
 
 
-def _of_pod(spec: Object, guest: Person) -> Iterator[tuple[str, str]]:
+def _of_pod(spec: Object, guest: User) -> Iterator[tuple[str, str]]:
     shared = spec.get("securityContext")
     yield from _identity("securityContext", shared if isinstance(shared, dict) else {}, guest)
     for list_name in _CONTAINERS:
@@ -110,7 +110,7 @@ def _of_pod(spec: Object, guest: Person) -> Iterator[tuple[str, str]]:
                 yield f"{where}.capabilities.add", "only the cluster's owner can add capabilities"
 
 
-def _identity(where: str, context: Object, guest: Person) -> Iterator[tuple[str, str]]:
+def _identity(where: str, context: Object, guest: User) -> Iterator[tuple[str, str]]:
     if context.get("runAsUser") not in (None, guest.uid):
         yield f"{where}.runAsUser", f"pods here run as {guest.name} ({guest.uid}): leave it out"
     groups = sorted({guest.gid, *guest.groups})

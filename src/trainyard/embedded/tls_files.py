@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from trainyard.kube.ownership import check_secret
+from trainyard.machine.ownership import check_secret
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 

@@ -15,7 +15,7 @@ from dataclasses import field
 from pathlib import Path
 
 from trainyard.embedded.tls_files import TokenError, write_private
-from trainyard.kube.ownership import check_secret
+from trainyard.machine.ownership import check_secret
 from trainyard.schema.dataclass import dataclass
 
 

@@ -25,9 +25,9 @@ from trainyard.kube.errors import (
     error_of_response,
     error_of_status,
 )
-from trainyard.kube.measured import Measured, Tell
-from trainyard.kube.pacing import Limits, PacedTransport
-from trainyard.kube.pages import PAGE_SIZE, Page, decoded, read_pages
+from trainyard.kube.measured_transport import MeasuredTransport, OnResponse
+from trainyard.kube.paced_transport import Limits, PacedTransport
+from trainyard.kube.pagination import PAGE_SIZE, Page, decoded, read_pages
 from trainyard.kube.resources import FIELD_MANAGER, PODS, Resource
 from trainyard.kube.transport import (
     Params,
@@ -121,7 +121,7 @@ class Client:
     @classmethod
     def unix(cls, path: str | Path, *, timeout_seconds: float = 30.0) -> Client:
         """A client of the embedded API server at a Unix socket."""
-        from trainyard.kube.unix import UnixTransport
+        from trainyard.kube.unix_transport import UnixTransport
 
         return cls(UnixTransport(path), timeout_seconds=timeout_seconds)
 
@@ -138,7 +138,7 @@ class Client:
         Without `path`: `$KUBECONFIG`, then `~/.kube/config`, then the pod's service account.
         Raises `ConfigError` when none of them can be used.
         """
-        from trainyard.kube.cluster import connect
+        from trainyard.kube.cluster_transport import connect
 
         transport, namespace = await connect(path, context)
         return cls(transport, timeout_seconds=timeout_seconds, namespace=namespace)
@@ -146,16 +146,16 @@ class Client:
     @classmethod
     async def paced(cls, path: str | Path | None, context: str | None, limits: Limits) -> Client:
         """The same, for one that asks much: it keeps to limits."""
-        from trainyard.kube.cluster import connect
+        from trainyard.kube.cluster_transport import connect
 
         transport, namespace = await connect(path, context, connections=0)
         paced, timeout = PacedTransport(transport, limits), limits.timeout_seconds
         return cls(paced, timeout_seconds=timeout, namespace=namespace, quiet=paced.quiet)
 
-    def measured(self, tell: Tell) -> Client:
+    def measured(self, tell: OnResponse) -> Client:
         """The same client, over the same connections; `tell` hears of each of its requests."""
         twin = copy.copy(self)
-        twin._transport = Measured(self._transport, tell)
+        twin._transport = MeasuredTransport(self._transport, tell)
         return twin
 
     async def __aenter__(self) -> Client:

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, StreamError
-from trainyard.kube.pages import Page
+from trainyard.kube.pagination import Page
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
 

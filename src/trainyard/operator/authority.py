@@ -78,18 +78,20 @@ class Authority:
 
 def issue(hosts: Sequence[str], before: Authority | None, now: datetime) -> Authority:
     """A new set, which whoever knows the one before goes on trusting; tokens stay the same."""
-    from trainyard.kube import certificates  # imports a slow library
+    from trainyard.machine import certificate_authority  # imports a slow library
 
     old = before.files if before is not None else {}
     due = parse(old.get(RENEW_CA))
     if due is not None and due > now:
-        signer = certificates.Pair(old[CA].encode(), old[CA_KEY].encode())
+        signer = certificate_authority.CertificateAndKey(old[CA].encode(), old[CA_KEY].encode())
         renew_ca = old[RENEW_CA]
     else:
         key = old.get(CA_KEY, "").encode()
-        signer = certificates.authority("trainyard channel authority", _CA_LIFETIME, key)
+        signer = certificate_authority.create_authority(
+            "trainyard channel authority", _CA_LIFETIME, key
+        )
         renew_ca = render(now + _CA_LIFETIME - _RENEW_CA_BEFORE)
-    server = certificates.server(signer, "trainyard channel", hosts, _LIFETIME)
+    server = certificate_authority.sign_server(signer, "trainyard channel", hosts, _LIFETIME)
     return Authority(
         {
             CA: signer.certificate.decode(),

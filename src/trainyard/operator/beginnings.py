@@ -16,7 +16,7 @@ from typing import Any
 from trainyard.kinds.table import Kind
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
-from trainyard.kube.pages import decoded
+from trainyard.kube.pagination import decoded
 from trainyard.kube.transport import Request, with_query
 from trainyard.lifecycle.actions import Plan
 from trainyard.operator.cache import version_of

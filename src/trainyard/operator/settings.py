@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainyard.kinds.shared.settings import Settings
-from trainyard.kube.pacing import Limits
+from trainyard.kube.paced_transport import Limits
 from trainyard.kube.reflector import Timing
 from trainyard.schema.dataclass import dataclass
 

@@ -10,7 +10,7 @@ import pytest
 from trainyard.cli import doctor
 from trainyard.embedded import machine_checks
 from trainyard.embedded.doctor_findings import Found, Patient, Python
-from trainyard.kube.embedded import Paths
+from trainyard.machine.state_folder import Paths
 
 
 def screen(monkeypatch: pytest.MonkeyPatch, found: list[Found], columns: int) -> list[str]:

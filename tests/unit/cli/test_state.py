@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.kube.embedded import (
+from trainyard.machine.ownership import socket_address
+from trainyard.machine.state_folder import (
     Paths,
     RunningCluster,
     StateError,
@@ -17,7 +18,6 @@ from trainyard.kube.embedded import (
     node_name,
     state_folder,
 )
-from trainyard.kube.ownership import address
 
 
 def test_the_folder_is_the_one_the_user_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_a_cluster_is_found_only_while_it_answers(tmp_path: Path, folder: str) -
     )
     record.write(paths)
     assert find_cluster(paths.folder) is None
-    with socket.socket(socket.AF_UNIX) as listener, address(record.socket) as short:
+    with socket.socket(socket.AF_UNIX) as listener, socket_address(record.socket) as short:
         listener.bind(short)
         listener.listen()
         assert find_cluster(paths.folder) == record

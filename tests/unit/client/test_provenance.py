@@ -17,7 +17,7 @@ from trainyard.client.packages import environment_of
 from trainyard.client.provenance import Said, record
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
-from trainyard.kube.secrecy import hidden_words, is_secret, without_credentials
+from trainyard.machine.secret_redaction import is_secret, redact_words, without_credentials
 
 _PATIENCE_SECONDS = 60.0
 
@@ -67,9 +67,9 @@ def test_a_secret_is_known_by_its_name(name: str, expected: bool) -> None:
 def test_secrets_of_a_command_line_are_hidden() -> None:
     words = "run --env HF_TOKEN=abc --env LR=1 t.py --api-key xyz --max-tokens 512 --token=q -v"
     shown = "run --env HF_TOKEN=*** --env LR=1 t.py --api-key *** --max-tokens 512 --token=*** -v"
-    assert hidden_words(words.split()) == shown.split()
-    assert hidden_words(["--db", "postgres://u:p@host/x"]) == ["--db", "postgres://host/x"]
-    assert hidden_words(["--password", "--verbose"]) == ["--password", "--verbose"]
+    assert redact_words(words.split()) == shown.split()
+    assert redact_words(["--db", "postgres://u:p@host/x"]) == ["--db", "postgres://host/x"]
+    assert redact_words(["--password", "--verbose"]) == ["--password", "--verbose"]
 
 
 def test_an_address_loses_its_user() -> None:

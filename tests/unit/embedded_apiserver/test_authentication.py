@@ -13,7 +13,7 @@ import pytest
 from tests.unit.embedded_apiserver.port import TOKEN, Port, head, serving
 from trainyard.embedded.apiserver.identity import People
 from trainyard.embedded.user_tokens import Tokens
-from trainyard.kube.people import AllowList
+from trainyard.machine.users import AllowList
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 MAPS = "/api/v1/namespaces/default/configmaps"

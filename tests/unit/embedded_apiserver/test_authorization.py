@@ -14,10 +14,10 @@ from trainyard.embedded.tls_files import TokenError
 from trainyard.embedded.user_tokens import Tokens
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import ApiError, Forbidden
-from trainyard.kube.ownership import Peer
-from trainyard.kube.people import AllowList, Person
+from trainyard.machine.ownership import Peer
+from trainyard.machine.users import AllowList, User
 
-BOB = Identity("bob", False, Person(61002, 61002, "bob", groups=(61002,)))
+BOB = Identity("bob", False, User(61002, 61002, "bob", groups=(61002,)))
 JOBS = ("batch.tensorstack.dev", "pytorchtrainingjobs")
 
 
@@ -28,7 +28,7 @@ async def rights() -> AsyncIterator[Rights]:
     await registry.ensure_system_objects()
     made = Rights(registry)
     await made.welcome(BOB)
-    await made.welcome(Identity("alice", False, Person(61001, 61001, "alice")))
+    await made.welcome(Identity("alice", False, User(61001, 61001, "alice")))
     yield made
     await registry.close()
 

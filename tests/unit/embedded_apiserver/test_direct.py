@@ -19,7 +19,7 @@ from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists, ApiError, Invalid, NotFound, Unreachable
 from trainyard.kube.resources import CONFIG_MAPS, PODS
 from trainyard.kube.transport import Request, Response
-from trainyard.kube.unix import UnixTransport
+from trainyard.kube.unix_transport import UnixTransport
 
 _MAPS = "/api/v1/namespaces/default/configmaps"
 _POD = {

@@ -21,7 +21,7 @@ import pytest
 from trainyard.embedded.api_server import ApiServer, ServeError
 from trainyard.embedded.registry import Registry
 from trainyard.kube.transport import Request
-from trainyard.kube.unix import UnixTransport
+from trainyard.kube.unix_transport import UnixTransport
 from trainyard.schema.errors import TrainyardError
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

@@ -15,7 +15,7 @@ from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.kube.transport import Request
-from trainyard.kube.unix import UnixTransport
+from trainyard.kube.unix_transport import UnixTransport
 
 JOBS = "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/genericjobs"
 QUEUES = "/apis/scheduler.tensorstack.dev/v1beta1/queues"

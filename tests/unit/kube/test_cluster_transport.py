@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from trainyard.kube import cluster as clusters
+from trainyard.kube import cluster_transport as clusters
 from trainyard.kube.client import Client
-from trainyard.kube.cluster import ClusterTransport
+from trainyard.kube.cluster_transport import ClusterTransport
 from trainyard.kube.credentials import Cluster, Credentials
 from trainyard.kube.errors import Unreachable
 from trainyard.kube.resources import PODS

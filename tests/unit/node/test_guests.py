@@ -11,11 +11,11 @@ import pytest
 
 from trainyard.embedded import tenants
 from trainyard.embedded.node.volumes.folder_acl import let_look
-from trainyard.kube.people import Person
+from trainyard.machine.users import User
 from trainyard.podruntime.protocol import Program
 from trainyard.podruntime.rights import acting_as
 
-BOB = Person(61002, 61002, "bob", "/home/bob", (61002, 61100))
+BOB = User(61002, 61002, "bob", "/home/bob", (61002, 61100))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, SERVICES
 from trainyard.kube.transport import Request, Response, StreamResponse
-from trainyard.kube.unix import UnixTransport
+from trainyard.kube.unix_transport import UnixTransport
 from trainyard.operator.service import Service
 from trainyard.operator.settings import OperatorSettings, ServiceSettings
 from trainyard.operator.solo import run

@@ -16,7 +16,7 @@ from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.pacing import Limits, PacedTransport
+from trainyard.kube.paced_transport import Limits, PacedTransport
 from trainyard.kube.transport import Request, Response, StreamResponse
 from trainyard.operator.controller import Controller
 from trainyard.operator.election import LeaderElection

@@ -16,8 +16,8 @@ from trainyard.embedded.resources.resource import READ_VERBS, Object
 from trainyard.embedded.tenants import uid_of_owner
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import Forbidden, NotFound
-from trainyard.kube.people import Person, uid_of
 from trainyard.kube.resources import NAMESPACES, SECRETS
+from trainyard.machine.users import User, uid_of
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.namedtuple import NamedTuple
 
@@ -134,7 +134,7 @@ def mark(identity: Identity, namespace: Object) -> None:
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **owner}
 
 
-def _is_called_after(person: Person, name: str) -> bool:
+def _is_called_after(person: User, name: str) -> bool:
     """A namespace may have this user's name, or one that begins with it and is nobody else's."""
     if name == person.namespace:
         return True

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from trainyard.embedded.tls_files import TlsFiles, write_private
-from trainyard.kube import certificates
+from trainyard.machine import certificate_authority
 
 _LIFETIME = datetime.timedelta(days=3650)
 _RENEW_BEFORE = datetime.timedelta(days=30)
@@ -41,8 +41,8 @@ def _usable(found: TlsFiles) -> bool:
 
 
 def _make(paths: TlsFiles) -> None:
-    authority = certificates.authority("trainyard local authority", _LIFETIME)
-    server = certificates.server(authority, "trainyard", _HOSTS, _LIFETIME)
+    authority = certificate_authority.create_authority("trainyard local authority", _LIFETIME)
+    server = certificate_authority.sign_server(authority, "trainyard", _HOSTS, _LIFETIME)
     write_private(paths.authority, authority.certificate)
     write_private(paths.certificate, server.certificate)
     write_private(paths.key, server.key)

@@ -26,7 +26,7 @@ from trainyard.embedded.apiserver.identity import Identity
 from trainyard.embedded.apiserver.messages import Request, Response, Stream, Upgrade
 from trainyard.embedded.apiserver.wire import Wire
 from trainyard.kube.errors import ApiError
-from trainyard.kube.ownership import Peer, peer_of
+from trainyard.machine.ownership import Peer, peer_of
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from trainyard.embedded.user_tokens import Tokens
 from trainyard.kube.errors import ApiError
-from trainyard.kube.ownership import Peer
-from trainyard.kube.people import NOBODY_ELSE, AllowList, Person, person
+from trainyard.machine.ownership import Peer
+from trainyard.machine.users import NOBODY_ELSE, AllowList, User, user_with_uid
 from trainyard.schema.namedtuple import NamedTuple
 
 _KNOWN_SECONDS = 60.0
@@ -25,10 +25,10 @@ class Identity(NamedTuple):
     name: str
     is_admin: bool
     """May do everything: whoever started the cluster, and root."""
-    person: Person
+    person: User
 
 
-OWNER = Identity("trainyard-admin", True, Person(os.geteuid(), os.getegid(), "trainyard-admin"))
+OWNER = Identity("trainyard-admin", True, User(os.geteuid(), os.getegid(), "trainyard-admin"))
 """Whoever started the cluster."""
 
 
@@ -56,7 +56,7 @@ class People:
     def __init__(self, allowed: AllowList = NOBODY_ELSE, tokens: Tokens | None = None) -> None:
         self._allowed = allowed
         self.tokens = tokens or Tokens()
-        self._known: dict[int, tuple[float, Person]] = {}
+        self._known: dict[int, tuple[float, User]] = {}
 
     @property
     def are_several(self) -> bool:
@@ -97,11 +97,11 @@ class People:
             raise ApiError(f"{text} --allow-user {who.name}", code=401, reason="Unauthorized")
         return Identity(who.name, False, who)
 
-    def _person(self, uid: int) -> Person:
+    def _person(self, uid: int) -> User:
         now = time.monotonic()
         since, who = self._known.get(uid, (0.0, None))
         if who is None or now - since >= _KNOWN_SECONDS:
-            who = person(uid)
+            who = user_with_uid(uid)
             self._known[uid] = (now, who)
         return who
 

@@ -9,7 +9,7 @@ from trainyard.embedded.apiserver.formats import json_response, parse_json
 from trainyard.embedded.apiserver.messages import Request, Response
 from trainyard.embedded.tls_files import kubeconfig
 from trainyard.embedded.user_tokens import Tokens
-from trainyard.kube.people import Person, uid_of
+from trainyard.machine.users import User, uid_of
 from trainyard.schema.dataclass import dataclass
 
 PATH = "/trainyard/v1/kubeconfig"
@@ -53,7 +53,7 @@ class Kubeconfigs:
         self.tokens.renew(uid)
         return json_response(200, {"renewed": user})
 
-    def _config(self, who: Person, *, is_admin: bool) -> dict[str, object]:
+    def _config(self, who: User, *, is_admin: bool) -> dict[str, object]:
         if is_admin:
             return kubeconfig(port=self.port, authority=self.authority, token=self.owners_token)
         token, namespace = self.tokens.of(who.uid), who.namespace

@@ -14,7 +14,7 @@ import traceback
 from dataclasses import field
 from typing import Literal
 
-from trainyard.kube.ownership import peer_of
+from trainyard.machine.ownership import peer_of
 from trainyard.podruntime import protocol, wire
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError

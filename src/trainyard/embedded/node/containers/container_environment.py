@@ -23,9 +23,9 @@ from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.embedded.objects import Objects
 from trainyard.kinds.shared import labels, pod_contract
-from trainyard.kube import pythons
 from trainyard.kube.errors import NotFound
-from trainyard.kube.people import Person
+from trainyard.machine import interpreters
+from trainyard.machine.users import User
 from trainyard.podruntime.rights import acting_as
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
@@ -65,7 +65,7 @@ class PodContext:
         return str(self.pod["metadata"]["namespace"])
 
     @property
-    def guest(self) -> Person | None:
+    def guest(self) -> User | None:
         """As whom the pod runs, where it is not the cluster's owner (decision 89)."""
         return tenants.guest_of(self.objects, self.namespace)
 
@@ -175,7 +175,7 @@ def image_environment(image: str, settings: NodeSettings, python: str = "") -> d
     ``python`` is the interpreter of who submitted the job, where it has an environment."""
     env = inherited(settings.environment, settings.passed)
     own, called_as = settings.python_prefix, settings.called_as
-    return pythons.of_image(env, image, settings.images, own, called_as, python)
+    return interpreters.environment_of_image(env, image, settings.images, own, called_as, python)
 
 
 def container_environment(

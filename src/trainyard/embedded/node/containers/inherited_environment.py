@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
-from trainyard.kube.secrecy import is_secret
+from trainyard.machine.secret_redaction import is_secret
 from trainyard.schema.namedtuple import NamedTuple
 
 # https://man7.org/linux/man-pages/man7/environ.7.html, and what torch, CUDA, ROCm, Hugging Face's

@@ -23,8 +23,8 @@ from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.node.volumes.host_folders import component
 from trainyard.embedded.node.volumes.pod_volumes import Volumes
 from trainyard.kinds.shared import labels, pod_contract
-from trainyard.kube import pythons
-from trainyard.kube.people import Person
+from trainyard.machine import interpreters
+from trainyard.machine.users import User
 from trainyard.podruntime import paths
 from trainyard.podruntime.protocol import Bind, Program, Root
 from trainyard.schema import quantity
@@ -187,7 +187,7 @@ def _home_folder(context: PodContext) -> str:
 
 
 # Decision 89.
-def _as_guest(program: Program, guest: Person, context: PodContext, isolation: str) -> Program:
+def _as_guest(program: Program, guest: User, context: PodContext, isolation: str) -> Program:
     """The program of a user who is not the cluster's owner; raises CannotStart."""
     if os.geteuid() != 0 or isolation != "root":
         raise CannotStart(
@@ -201,7 +201,7 @@ def _as_guest(program: Program, guest: Person, context: PodContext, isolation: s
 
 def _temporary(pod_folder: str, used: list[str], settings: NodeSettings, python: str) -> list[Bind]:
     """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
-    found = pythons.interpreter(image_environment("", settings))
+    found = interpreters.find_interpreter(image_environment("", settings))
     needed = [*used, settings.python_prefix, os.path.dirname(found or ""), python]
     needed += [folder for _, folder in settings.images]
     if any((paths.real(path) + "/").startswith("/tmp/") for path in needed if path):

@@ -7,7 +7,7 @@ import pwd
 import re
 from collections.abc import Iterable
 
-from trainyard.kube.embedded import state_folder
+from trainyard.machine.state_folder import state_folder
 from trainyard.schema.errors import TrainyardError
 
 _SYSTEM = "/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/local /var"

@@ -12,7 +12,7 @@ NOBODY = 65534
 _NOT_OF_A_LABEL = re.compile(r"[^a-z0-9-]+")
 
 
-class Person(NamedTuple):
+class User(NamedTuple):
     """A user of this machine."""
 
     uid: int
@@ -34,7 +34,7 @@ class AllowList(NamedTuple):
     users: frozenset[int] = frozenset()
     groups: frozenset[int] = frozenset()
 
-    def admits(self, who: Person) -> bool:
+    def admits(self, who: User) -> bool:
         """By name, or by one of their groups."""
         return who.uid in self.users or not self.groups.isdisjoint(who.groups)
 
@@ -42,16 +42,16 @@ class AllowList(NamedTuple):
 NOBODY_ELSE = AllowList()
 
 
-def person(uid: int) -> Person:
+def user_with_uid(uid: int) -> User:
     """The user with this id; one whom nobody knows has the id for a name, and no group."""
     import pwd
 
     try:
         found = pwd.getpwuid(uid)
     except KeyError:
-        return Person(uid, NOBODY, str(uid), groups=(NOBODY,))
+        return User(uid, NOBODY, str(uid), groups=(NOBODY,))
     groups = tuple(os.getgrouplist(found.pw_name, found.pw_gid))
-    return Person(uid, found.pw_gid, found.pw_name, found.pw_dir, groups)
+    return User(uid, found.pw_gid, found.pw_name, found.pw_dir, groups)
 
 
 def namespace_of(name: str, uid: int) -> str:

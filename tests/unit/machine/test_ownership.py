@@ -12,10 +12,16 @@ from pathlib import Path
 import pytest
 
 from trainyard.embedded.tls_files import ensure_token
-from trainyard.kube.embedded import Paths, RunningCluster, StateError, find_cluster, state_folder
-from trainyard.kube.ownership import NotOurs, check_folder, check_secret, peer_of
 from trainyard.kube.transport import Request
-from trainyard.kube.unix import UnixTransport
+from trainyard.kube.unix_transport import UnixTransport
+from trainyard.machine.ownership import NotOurs, check_folder, check_secret, peer_of
+from trainyard.machine.state_folder import (
+    Paths,
+    RunningCluster,
+    StateError,
+    find_cluster,
+    state_folder,
+)
 
 STRANGER = 4243
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")

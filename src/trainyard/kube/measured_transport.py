@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport
 
-Tell = Callable[[Request, int, float], None]
+OnResponse = Callable[[Request, int, float], None]
 """Told the request, the HTTP status (0: no answer came) and the seconds until the answer; of a
 stream until its headers."""
 
 
-class Measured:
+class MeasuredTransport:
     """Does what the transport inside does."""
 
-    def __init__(self, inside: Transport, tell: Tell) -> None:
+    def __init__(self, inside: Transport, tell: OnResponse) -> None:
         self._inside = inside
         self._tell = tell
 

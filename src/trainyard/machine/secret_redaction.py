@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-HIDDEN = "***"
+REDACTED = "***"
 _WORDS = ["TOKEN", "SECRET", "PASS", "PASSWD", "PASSWORD", "KEY", "APIKEY", "CREDENTIAL", "AUTH"]
 _TELLING = frozenset(_WORDS) | {f"{word}S" for word in _WORDS}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -22,7 +22,7 @@ def is_secret(name: str) -> bool:
     return not _TELLING.isdisjoint(words)
 
 
-def is_kept(name: str, value: str) -> bool:
+def may_be_recorded(name: str, value: str) -> bool:
     """Whether a value of this name may be written down."""
     return not is_secret(name) or _NUMBER.match(value) is not None
 
@@ -32,7 +32,7 @@ def without_credentials(text: str) -> str:
     return _URL_USER.sub(r"\g<scheme>", text)
 
 
-def hidden_words(words: Sequence[str]) -> list[str]:
+def redact_words(words: Sequence[str]) -> list[str]:
     """A command's words with ``***`` for what looks like a secret: the value of ``NAME=VALUE`` and
     ``--name=VALUE``, and the word after ``--name``; URLs without credentials."""
     found: list[str] = []
@@ -40,9 +40,9 @@ def hidden_words(words: Sequence[str]) -> list[str]:
     for word in words:
         pair, flag = _PAIR.match(word), _FLAG.match(word)
         if follows and not word.startswith("-") and not _NUMBER.match(word):
-            found.append(HIDDEN)
-        elif pair and not is_kept(pair["name"], pair["value"]):
-            found.append(f"{word[: -len(pair['value'])]}{HIDDEN}")
+            found.append(REDACTED)
+        elif pair and not may_be_recorded(pair["name"], pair["value"]):
+            found.append(f"{word[: -len(pair['value'])]}{REDACTED}")
         else:
             found.append(without_credentials(word))
         follows = flag is not None and is_secret(flag["name"])

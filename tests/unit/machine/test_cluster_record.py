@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.kube.embedded import Paths, find_cluster, record_problem, why_down
+from trainyard.machine.state_folder import Paths, find_cluster, record_problem, why_cluster_is_down
 
 WHOLE = {"pid": 1, "socket": "/none", "port": 0, "started": 1.5, "isolation": "root"}
 
@@ -34,7 +34,7 @@ def test_a_record_of_wrong_types_is_as_good_as_none_and_is_told_of(
     paths.record.write_text(json.dumps(told))
     assert find_cluster(tmp_path) is None
     assert problem in record_problem(paths)
-    assert problem in why_down(paths)
+    assert problem in why_cluster_is_down(paths)
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"\xff", b"[" * 100_000])

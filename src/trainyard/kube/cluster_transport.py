@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from trainyard.kube.connections import Connection, Pool
 from trainyard.kube.credentials import Cluster, Credentials, load
 from trainyard.kube.errors import Unreachable
+from trainyard.kube.http_connections import Connection, Pool
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 _MAX_CONNECTIONS = 100

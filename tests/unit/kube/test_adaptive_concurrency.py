@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.simulation.virtual_time import run
-from trainyard.kube.adaptive import Concurrency
-from trainyard.kube.pacing import Limits, PacedTransport
+from trainyard.kube.adaptive_concurrency import Concurrency
+from trainyard.kube.paced_transport import Limits, PacedTransport
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 

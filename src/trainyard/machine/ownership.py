@@ -47,13 +47,14 @@ def check_server(connection: socket.socket, path: str) -> None:
     peer = peer_of(connection)
     if peer.uid not in (0, os.geteuid()):
         raise NotOurs(
-            f"the server at {path} is process {peer.pid} of {user_text(peer.uid)}, who is neither "
-            "you nor root: nothing is sent to it; set TRAINYARD_STATE_DIR to a folder of your own"
+            f"the server at {path} is process {peer.pid} of {user_description(peer.uid)}, who is "
+            "neither you nor root: nothing is sent to it; set TRAINYARD_STATE_DIR to a folder of "
+            "your own"
         )
 
 
 @contextmanager
-def address(path: str | Path) -> Iterator[str]:
+def socket_address(path: str | Path) -> Iterator[str]:
     """A path of the same socket that fits into a Unix address, however deep its folder is."""
     folder, name = os.path.split(os.fspath(path))
     if len(os.fsencode(path)) <= _PATH_LIMIT:
@@ -79,7 +80,7 @@ def check_folder(folder: Path, *, owner: bool = False) -> None:
         if status.st_uid == us or (status.st_uid == 0 and not (owner and is_last)):
             pass
         elif is_last or not _is_tolerated(status.st_uid):
-            whose = user_text(status.st_uid)
+            whose = user_description(status.st_uid)
             if us == 0 and is_last:
                 fix = f"run this as {whose}, or set TRAINYARD_STATE_DIR to a folder of your own"
             else:
@@ -101,7 +102,7 @@ def check_secret(path: Path) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise NotOurs(f"{path} is not a file of its own: remove it")
     if status.st_uid not in (0, os.geteuid()):
-        raise NotOurs(f"{path} belongs to {user_text(status.st_uid)}, not to you: remove it")
+        raise NotOurs(f"{path} belongs to {user_description(status.st_uid)}, not to you: remove it")
     if status.st_mode & 0o077:
         raise NotOurs(
             f"{path} may be opened by others (mode {status.st_mode & 0o7777:04o}): chmod 600 it, "
@@ -109,7 +110,7 @@ def check_secret(path: Path) -> None:
         )
 
 
-def user_text(uid: int) -> str:
+def user_description(uid: int) -> str:
     """A user for people: `alice (uid 1001)`."""
     import pwd
 

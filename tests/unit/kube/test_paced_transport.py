@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.simulation.virtual_time import virtual_loop
-from trainyard.kube.pacing import Limits, PacedTransport
+from trainyard.kube.paced_transport import Limits, PacedTransport
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 

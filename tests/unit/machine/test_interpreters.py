@@ -8,7 +8,12 @@ import pytest
 
 from trainyard.embedded.node.containers.container_environment import image_environment
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.kube.pythons import as_called, interpreter, with_interpreter, with_prefix
+from trainyard.machine.interpreters import (
+    caller_environment,
+    find_interpreter,
+    with_interpreter,
+    with_prefix,
+)
 
 
 def prefix(folder: Path, *marks: str, torch: bool = False, names: tuple[str, ...] = ()) -> str:
@@ -27,9 +32,9 @@ def prefix(folder: Path, *marks: str, torch: bool = False, names: tuple[str, ...
 
 def test_what_comes_first_in_the_callers_path_stays_first(tmp_path: Path) -> None:
     own, chosen = prefix(tmp_path / "own", "pyvenv.cfg", torch=True), prefix(tmp_path / "chosen")
-    env = as_called({"PATH": f"{chosen}/bin:{own}/bin:/bin"}, own, f"{own}/bin/trainyard")
+    env = caller_environment({"PATH": f"{chosen}/bin:{own}/bin:/bin"}, own, f"{own}/bin/trainyard")
     assert env["PATH"] == f"{chosen}/bin:{own}/bin:/bin"
-    assert interpreter(env) == f"{chosen}/bin/python"
+    assert find_interpreter(env) == f"{chosen}/bin/python"
 
 
 @pytest.mark.parametrize("mark", ["pyvenv.cfg", "conda-meta"])
@@ -37,7 +42,7 @@ def test_no_environment_of_trainyards_own_comes_before_one_in_the_path(
     tmp_path: Path, mark: str
 ) -> None:
     own, chosen = prefix(tmp_path / "own", torch=True), prefix(tmp_path / "chosen", mark)
-    env = as_called({"PATH": f"{chosen}/bin:/bin"}, own, f"{own}/bin/trainyard")
+    env = caller_environment({"PATH": f"{chosen}/bin:/bin"}, own, f"{own}/bin/trainyard")
     assert env["PATH"] == f"{chosen}/bin:/bin:{own}/bin"
 
 
@@ -46,14 +51,14 @@ def test_an_active_environment_that_is_not_in_the_path_comes_first(
     tmp_path: Path, variable: str
 ) -> None:
     own, active = prefix(tmp_path / "own", torch=True), prefix(tmp_path / "active", "pyvenv.cfg")
-    env = as_called({"PATH": "/bin", variable: active}, own, f"{own}/bin/trainyard")
-    assert interpreter(env) == f"{active}/bin/python"
+    env = caller_environment({"PATH": "/bin", variable: active}, own, f"{own}/bin/trainyard")
+    assert find_interpreter(env) == f"{active}/bin/python"
     assert env["VIRTUAL_ENV"] == active
 
 
 def test_an_environment_with_torch_that_is_called_by_its_path_is_meant(tmp_path: Path) -> None:
     own = prefix(tmp_path / "own", "pyvenv.cfg", torch=True)
-    env = as_called({"PATH": "/bin"}, own, f"{own}/bin/trainyard")
+    env = caller_environment({"PATH": "/bin"}, own, f"{own}/bin/trainyard")
     assert env["PATH"] == f"{own}/bin:/bin"
     assert env["VIRTUAL_ENV"] == own
 
@@ -72,7 +77,7 @@ def test_an_environment_for_trainyard_alone_comes_last(
     tmp_path: Path, marks: list[str], torch: bool, program: str
 ) -> None:
     own, system = prefix(tmp_path / "own", *marks, torch=torch), prefix(tmp_path / "system")
-    env = as_called({"PATH": f"{system}/bin"}, own, str(tmp_path / program))
+    env = caller_environment({"PATH": f"{system}/bin"}, own, str(tmp_path / program))
     assert env["PATH"] == f"{system}/bin:{own}/bin"
     assert "VIRTUAL_ENV" not in env
 
@@ -80,16 +85,17 @@ def test_an_environment_for_trainyard_alone_comes_last(
 def test_what_uvx_puts_into_the_path_is_taken_out(tmp_path: Path) -> None:
     own = prefix(tmp_path / "uv" / "archive-v0" / "abc", "pyvenv.cfg", torch=True)
     system = prefix(tmp_path / "system")
-    env = as_called({"PATH": f"{own}/bin:{system}/bin"}, own, f"{own}/bin/trainyard")
-    assert interpreter(env) == f"{system}/bin/python"
-    env = as_called({"PATH": f"{own}/bin:/bin", "VIRTUAL_ENV": own}, own, f"{own}/bin/trainyard")
-    assert interpreter(env) == f"{own}/bin/python", "uv run --with"
+    env = caller_environment({"PATH": f"{own}/bin:{system}/bin"}, own, f"{own}/bin/trainyard")
+    assert find_interpreter(env) == f"{system}/bin/python"
+    activated = {"PATH": f"{own}/bin:/bin", "VIRTUAL_ENV": own}
+    env = caller_environment(activated, own, f"{own}/bin/trainyard")
+    assert find_interpreter(env) == f"{own}/bin/python", "uv run --with"
 
 
 def test_a_machine_that_calls_it_python3_has_one_too(tmp_path: Path) -> None:
     system = prefix(tmp_path / "system", names=("python3",))
-    assert interpreter({"PATH": f"{system}/bin"}) == f"{system}/bin/python3"
-    assert interpreter({"PATH": str(tmp_path)}) is None
+    assert find_interpreter({"PATH": f"{system}/bin"}) == f"{system}/bin/python3"
+    assert find_interpreter({"PATH": str(tmp_path)}) is None
 
 
 def test_an_images_environment_comes_before_an_active_one(tmp_path: Path) -> None:
@@ -105,7 +111,7 @@ def test_an_images_environment_comes_before_an_active_one(tmp_path: Path) -> Non
 def test_the_environment_of_who_submits_comes_before_that_of_the_cluster(tmp_path: Path) -> None:
     own, theirs = prefix(tmp_path / "own"), prefix(tmp_path / "theirs", "pyvenv.cfg")
     env = with_interpreter({"PATH": f"{own}/bin"}, f"{theirs}/bin/python")
-    assert interpreter(env) == f"{theirs}/bin/python"
+    assert find_interpreter(env) == f"{theirs}/bin/python"
     assert env["VIRTUAL_ENV"] == theirs
     for same in ("", f"{own}/bin/python", str(tmp_path / "nowhere")):
         assert with_interpreter({"PATH": f"{own}/bin"}, same) == {"PATH": f"{own}/bin"}

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from trainyard.kube.connections import Connection, Exchange, Pool, encoded
 from trainyard.kube.errors import Unreachable
-from trainyard.kube.ownership import address, check_server
+from trainyard.kube.http_connections import Connection, Exchange, Pool, encoded
 from trainyard.kube.transport import Request, Response, StreamResponse
+from trainyard.machine.ownership import check_server, socket_address
 
 _MAX_CONNECTIONS = 64
 _FULL_SECONDS = 0.01
@@ -84,7 +84,7 @@ class UnixTransport:
 
 async def _open(end: socket.socket, path: str) -> None:
     """Connect. A Unix socket does so at once, or not at all while too many wait to be accepted."""
-    with address(path) as short:
+    with socket_address(path) as short:
         while True:
             try:
                 end.connect(short)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from trainyard.kube.adaptive import Concurrency
+from trainyard.kube.adaptive_concurrency import Concurrency
 from trainyard.kube.errors import Unreachable
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport
 from trainyard.schema.dataclass import dataclass

@@ -16,8 +16,8 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
-from trainyard.kube.ownership import address, check_folder, check_server
-from trainyard.kube.people import person
+from trainyard.machine.ownership import check_folder, check_server, socket_address
+from trainyard.machine.users import user_with_uid
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
@@ -188,7 +188,7 @@ class RunningCluster:
     @property
     def namespace(self) -> str:
         """Where this user's jobs go that name no namespace."""
-        return "default" if self.is_ours else person(os.geteuid()).namespace
+        return "default" if self.is_ours else user_with_uid(os.geteuid()).namespace
 
 
 def record_problem(paths: Paths) -> str:
@@ -240,7 +240,7 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_CONNECT_SECONDS)
         try:
-            with address(found.socket) as short:
+            with socket_address(found.socket) as short:
                 connection.connect(short)
         except OSError:
             return None
@@ -248,7 +248,7 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
     return found
 
 
-def why_down(paths: Paths) -> str:
+def why_cluster_is_down(paths: Paths) -> str:
     """How the last cluster of a folder, which is not up, came to its end; empty if by itself."""
     if problem := record_problem(paths):
         return f"{paths.record} cannot be read ({problem}) and is ignored"

@@ -20,13 +20,13 @@ _TOOL_CACHES = ("archive-v0", "pipx")
 """Folders in which `uvx` and `pipx run` keep the environments of the tools that they run."""
 
 
-def interpreter(environment: Mapping[str, str]) -> str | None:
+def find_interpreter(environment: Mapping[str, str]) -> str | None:
     """Where ``python`` is, else ``python3``, by the PATH; None if neither is anywhere."""
     path = environment.get("PATH", _FALLBACK_PATH)
     return shutil.which("python", path=path) or shutil.which("python3", path=path)
 
 
-def of_image(
+def environment_of_image(
     environment: Mapping[str, str],
     image: str,
     images: Iterable[tuple[str, str]],
@@ -40,25 +40,25 @@ def of_image(
     for pattern, prefix in images:
         if fnmatch.fnmatchcase(image, pattern):
             return with_prefix(environment, prefix)
-    called = as_called(environment, own, sys.argv[0] if program is None else program)
+    called = caller_environment(environment, own, sys.argv[0] if program is None else program)
     return with_interpreter(called, python)
 
 
-def chosen(environment: Mapping[str, str]) -> str:
+def active_interpreter(environment: Mapping[str, str]) -> str:
     """The interpreter of the environment that the caller has activated, or put first; "" where the
     caller's shell finds the system's."""
-    python = interpreter(as_called(environment, sys.prefix, sys.argv[0]))
+    python = find_interpreter(caller_environment(environment, sys.prefix, sys.argv[0]))
     return python if python is not None and is_environment(python) else ""
 
 
 def with_interpreter(environment: Mapping[str, str], python: str) -> dict[str, str]:
     """The environment with this interpreter's programs first, if it is there and not first yet."""
-    if not python or python == interpreter(environment) or not os.access(python, os.X_OK):
+    if not python or python == find_interpreter(environment) or not os.access(python, os.X_OK):
         return dict(environment)
     return with_prefix(environment, os.path.dirname(os.path.dirname(python)))
 
 
-def as_called(environment: Mapping[str, str], own: str, program: str) -> dict[str, str]:
+def caller_environment(environment: Mapping[str, str], own: str, program: str) -> dict[str, str]:
     """The caller's environment, in which Python is found as the caller's shell would find it.
 
     ``own`` is the prefix of the environment that trainyard runs in, ``program`` how it was called
@@ -77,7 +77,7 @@ def as_called(environment: Mapping[str, str], own: str, program: str) -> dict[st
         return with_prefix(env, active)
     if mine in folders:
         return env
-    if not active and _is_meant(own, program) and not is_environment(interpreter(env)):
+    if not active and _is_meant(own, program) and not is_environment(find_interpreter(env)):
         return with_prefix(env, own)
     return env | {"PATH": ":".join([*folders, mine])}
 

@@ -6,7 +6,14 @@ import os
 
 import pytest
 
-from trainyard.kube.people import NOBODY, NOBODY_ELSE, AllowList, Person, namespace_of, person
+from trainyard.machine.users import (
+    NOBODY,
+    NOBODY_ELSE,
+    AllowList,
+    User,
+    namespace_of,
+    user_with_uid,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +38,12 @@ def test_a_users_namespace_is_a_dns_label_that_no_other_user_has(
 
 
 def test_a_user_whom_the_machine_does_not_know_is_in_no_group() -> None:
-    assert person(4_000_123) == Person(4_000_123, NOBODY, "4000123", groups=(NOBODY,))
-    assert person(os.getuid()).uid == os.getuid()
+    assert user_with_uid(4_000_123) == User(4_000_123, NOBODY, "4000123", groups=(NOBODY,))
+    assert user_with_uid(os.getuid()).uid == os.getuid()
 
 
 def test_users_are_let_in_by_name_or_by_one_of_their_groups() -> None:
-    bob = Person(7, 8, "bob", groups=(8, 9))
+    bob = User(7, 8, "bob", groups=(8, 9))
     assert AllowList(users=frozenset({7})).admits(bob)
     assert AllowList(groups=frozenset({9})).admits(bob)
     assert not AllowList(frozenset({8}), frozenset({7})).admits(bob)
