@@ -7,27 +7,27 @@ from tools.mutants import Mutant
 _CONTAINER = "replica.pod.container(name)"
 _EQUIVALENT: dict[tuple[str, str], str] = {
     (
-        "backoff.growing",
+        "restart_backoff.exponential_delay",
         "return timedelta(seconds=min(base * 2.0 ** min(count - 1, 31), most))",
     ): "2 to the 30th is more seconds than any limit",
     (
-        "conditions.not_running",
+        "conditions.set_not_running",
         "conditions.set(ConditionType.RUNNING, None, reason, message)",
     ): "None is as false as False, and only that is asked",
     (
-        "deadline.overdue",
+        "deadline.deadline_verdict",
         "return Verdict(None, ConditionReason.DEADLINE_EXCEEDED, texts.overdue(workload))",
     ): "None is as false as False, and only that is asked",
     (
-        "launches._main",
+        "launch_policy._main_container",
         f"return {_CONTAINER} if replica.pod is not None or name is not None else None",
     ): "asked of replicas that run, which have a pod; no container has the name None",
     (
-        "launches._main",
+        "launch_policy._main_container",
         f"return {_CONTAINER} if replica.pod is not None and name is not None or True else None",
     ): "asked of replicas that run, which have a pod; no container has the name None",
     (
-        "report.Report.goes_on",
+        "status_builder.StatusBuilder.goes_on",
         "self.status['phase'] = None",
     ): "every pass that gets here sets a phase later",
 }

@@ -26,7 +26,7 @@ from tools.mutants import FOLDER, Mutant
 
 from tools import mutants
 
-_ANY = "trainyard.lifecycle.backoff.x_growing__mutmut_1"
+_ANY = "trainyard.lifecycle.restart.restart_backoff.x_exponential_delay__mutmut_1"
 """mutmut generates nothing unless it has something to run."""
 TESTS = ("tests/unit/lifecycle", "--ignore=tests/unit/lifecycle/test_random.py")
 """As in pyproject.toml, for mutmut."""
@@ -82,7 +82,7 @@ def generate() -> None:
     Nothing is done where the code has not changed since. Tests may have: new ones are run for every
     mutant.
     """
-    sources = sorted(Path("src/trainyard/lifecycle").glob("*.py"))
+    sources = sorted(Path("src/trainyard/lifecycle").rglob("*.py"))
     digest = hashlib.blake2s(b"".join(path.read_bytes() for path in sources)).hexdigest()
     if _DIGEST.exists() and _DIGEST.read_text() == digest:
         return

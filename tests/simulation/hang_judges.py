@@ -22,7 +22,7 @@ from tests.simulation.judges import (
 from tests.simulation.telling import Told
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle.actions import Create
-from trainyard.lifecycle.ranks import Rank
+from trainyard.lifecycle.hang.rank_reports import RankReport
 
 HANGS = "Hung|CollectivesDiffer|RankStopped"
 OTHERS = "HangSuspected|WaitsForBusyRank|AllSleep"
@@ -52,7 +52,7 @@ def _held(told: Told, text: str) -> Iterator[str]:
         yield from _if(not is_held, f"its pod has {sorted(pod.stopped)} stopped since {since}")
 
 
-def _is_of(told: Told, rank: Rank) -> bool:
+def _is_of(told: Told, rank: RankReport) -> bool:
     """Whether a report is of a pod that is there, not of the one before it."""
     pod = told.pods.get(rank.pod)
     return pod is not None and pod.attempt == rank.attempt

@@ -19,32 +19,24 @@ from tests.simulation.shrink import invariant, shrink, violated
 from trainyard.kinds.shared.goodput import Part
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import HangAction, Workload
-from trainyard.lifecycle import (
-    avoidance,
-    dependents,
-    elastic_restarts,
-    failure_policy,
-    goodput,
-    group_restarts,
-    hang_texts,
-    hanging,
-    hangs,
-    held,
-    in_place,
-    outcomes,
-    passes,
-    progress,
-    queue_writes,
-    restart_policies,
-)
-from trainyard.lifecycle import judge as restart_judge
+from trainyard.lifecycle import outcomes, reconcile_context
 from trainyard.lifecycle import plan as plan_of_a_job
 from trainyard.lifecycle.actions import Delete, Plan
+from trainyard.lifecycle.elastic import elastic_restarts
+from trainyard.lifecycle.goodput import goodput_status
+from trainyard.lifecycle.hang import hang_detector, hang_policy, hang_texts
+from trainyard.lifecycle.in_place import in_place_pods, in_place_restart
+from trainyard.lifecycle.kueue import kueue_writes
 from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.node_check import node_check_avoidance
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import Exit, State
-from trainyard.lifecycle.passes import Pass, Response
-from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.pods import dependents
+from trainyard.lifecycle.progress import progress_status
+from trainyard.lifecycle.reconcile_context import ReconcileContext, RestartDecision
+from trainyard.lifecycle.replica_view import Replica
+from trainyard.lifecycle.restart import group_restarts, pod_failure_rules, restart_policies
+from trainyard.lifecycle.restart import repeated_failures as restart_judge
 from trainyard.operator import planners
 from trainyard.operator.cache import Store
 from trainyard.operator.doubts import Doubts
@@ -147,8 +139,8 @@ def count_what_a_rule_ignores(monkeypatch: pytest.MonkeyPatch) -> None:
         state, end = judge(*given)
         return state, replace(end, free=False) if end.ruling else end
 
-    judge = failure_policy.judge
-    monkeypatch.setattr(failure_policy, "judge", strict)
+    judge = pod_failure_rules.apply_rules
+    monkeypatch.setattr(pod_failure_rules, "judge", strict)
 
 
 def go_on_after_a_fatal_exit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,14 +150,16 @@ def go_on_after_a_fatal_exit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def restart_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """In an elastic job the others start anew too where one fails that has just come."""
-    monkeypatch.setattr(elastic_restarts, "respond", group_restarts.respond)
+    monkeypatch.setattr(elastic_restarts, "respond", group_restarts.decide)
 
 
 def forgive_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
     """A newcomer's failure costs nothing."""
 
-    def forgiving(job: Pass, down: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
-        excused, own = split(job, down)
+    def forgiving(
+        context: ReconcileContext, down: Sequence[Replica]
+    ) -> tuple[list[Replica], list[Replica]]:
+        excused, own = split(context, down)
         ends = ((r, replace(r.exit or Exit(), free=True)) for r in own)
         return excused, [replica._replace(exit=end) for replica, end in ends]
 
@@ -176,12 +170,12 @@ def forgive_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
 def charge_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
     """What fails because members of an elastic job changed is counted."""
 
-    def charging(job: Pass, excused: Sequence[Replica]) -> Response:
-        response = take_in(job, excused)
+    def charging(context: ReconcileContext, excused: Sequence[Replica]) -> RestartDecision:
+        response = take_in(context, excused)
         ledger = response.ledger
         return replace(response, ledger=replace(ledger, backoff=ledger.backoff + len(excused)))
 
-    take_in = elastic_restarts._take_in
+    take_in = elastic_restarts._excuse
     monkeypatch.setattr(elastic_restarts, "_take_in", charging)
 
 
@@ -191,13 +185,13 @@ def rely_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def needs(*given: Any, **named: Any) -> dependents.Needs:
         return replace(look(*given, **named), relied_on=())
 
-    look = dependents.needs
+    look = dependents.find_needs
     monkeypatch.setattr(dependents, "needs", needs)
 
 
 def write_nothing(name: str) -> Plant:
     """What this function of `queue_writes` writes into a job's Workload of Kueue is not written."""
-    return lambda monkeypatch: monkeypatch.setattr(queue_writes, name, lambda *given, **named: ())
+    return lambda monkeypatch: monkeypatch.setattr(kueue_writes, name, lambda *given, **named: ())
 
 
 def take_a_silent_watch_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,32 +202,32 @@ def take_a_silent_watch_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forget_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new leader begins a job's progress anew."""
-    monkeypatch.setattr(progress, "_stored", lambda status: {})
+    monkeypatch.setattr(progress_status, "_stored", lambda status: {})
 
 
 def act_on_a_suspicion(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is found of ranks is a hang."""
-    monkeypatch.setattr(hangs.Finding, "is_hang", property(lambda finding: True))
+    monkeypatch.setattr(hang_detector.Finding, "is_hang", property(lambda finding: True))
 
 
 def declare_a_hang_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks that wait are not given the time that the job gives them."""
-    timed = hanging._timed
+    timed = hang_policy._with_due_time
 
-    def hasty(ranks: Any, verdict: Any, policy: Any, now: datetime) -> hanging.Look:
+    def hasty(ranks: Any, verdict: Any, policy: Any, now: datetime) -> hang_policy.HangObservation:
         return timed(ranks, verdict, replace(policy, after_seconds=0), now)
 
-    monkeypatch.setattr(hanging, "_timed", hasty)
+    monkeypatch.setattr(hang_policy, "_timed", hasty)
 
 
 def call_work_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank that works, and for which others wait, is to blame."""
-    monkeypatch.setattr(hangs, "BUSY", "-")
+    monkeypatch.setattr(hang_detector, "BUSY", "-")
 
 
 def hear_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of pods that are gone are taken for those of their successors."""
-    monkeypatch.setattr(hanging, "_is_of", lambda replica, rank: replica is not None)
+    monkeypatch.setattr(hang_policy, "_is_of", lambda replica, rank: replica is not None)
 
 
 def blame_another_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,42 +237,44 @@ def blame_another_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the ranks of a job that hangs were doing is not written."""
-    monkeypatch.setattr(hanging, "evidence", lambda *_: ())
+    monkeypatch.setattr(hang_policy, "evidence", lambda *_: ())
 
 
 def start_in_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next attempt starts in pods whose processes have not ended."""
-    monkeypatch.setattr(in_place, "_is_waiting", lambda job, pod: True)
+    monkeypatch.setattr(in_place_restart, "_is_waiting", lambda job, pod: True)
 
 
 def hear_an_earlier_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """How an attempt ended is taken for the end of the one that follows in the same pod."""
-    monkeypatch.setattr(held, "of", lambda pod, hold: hold)
+    monkeypatch.setattr(in_place_pods, "of", lambda pod, hold: hold)
 
 
 def account_for(seconds: Callable[[float], float]) -> Plant:
     """Time that passes is accounted for as something else."""
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
-        add = goodput._add
-        monkeypatch.setattr(goodput, "_add", lambda known, part, s: add(known, part, seconds(s)))
+        add = goodput_status._add_seconds
+        monkeypatch.setattr(
+            goodput_status, "_add", lambda known, part, s: add(known, part, seconds(s))
+        )
 
     return plant
 
 
 def train_while_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause is taken for training."""
-    state = goodput._state
+    state = goodput_status._current_part
 
     def busy(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
         return Part.TRAINING if ledger.paused else state(status, ledger)
 
-    monkeypatch.setattr(goodput, "_state", busy)
+    monkeypatch.setattr(goodput_status, "_state", busy)
 
 
 def throw_lost_work_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """What turns out to be lost is taken from training, and told nowhere."""
-    move = goodput._move
+    move = goodput_status._move_seconds
 
     def careless(told: Any, attempts: Any, one: Part, other: Part, seconds: float) -> float:
         moved = move(told, attempts, one, other, seconds)
@@ -286,18 +282,18 @@ def throw_lost_work_away(monkeypatch: pytest.MonkeyPatch) -> None:
             each.pop(other.value, None)
         return moved
 
-    monkeypatch.setattr(goodput, "_move", careless)
+    monkeypatch.setattr(goodput_status, "_move", careless)
 
 
 def judge_the_first_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came once is taken for what always comes."""
-    for module in (passes, restart_judge):
+    for module in (reconcile_context, restart_judge):
         monkeypatch.setattr(module, "SAME", 1)
 
 
 def take_what_passes_for_lasting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures that may pass are all one, and last."""
-    cause = restart_judge.lasting
+    cause = restart_judge.describe_lasting_cause
     monkeypatch.setattr(
         restart_judge,
         "lasting",
@@ -307,27 +303,27 @@ def take_what_passes_for_lasting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_off_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are not kept off the nodes that their job avoids."""
-    monkeypatch.setattr(avoidance, "placed", lambda build, avoided: build())
+    monkeypatch.setattr(node_check_avoidance, "placed", lambda build, avoided: build())
 
 
 def stay_on_bad_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a check came to moves no pod."""
-    monkeypatch.setattr(avoidance, "leaves", lambda status: {})
+    monkeypatch.setattr(node_check_avoidance, "leaves", lambda status: {})
 
 
 def charge_for_bad_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that leaves its node costs a restart."""
-    found = avoidance._on_bad_nodes
+    found = node_check_avoidance._on_bad_nodes
 
-    def charged(job: Pass, leaving: Mapping[str, str]) -> dict[str, Exit]:
-        return {name: replace(end, free=False) for name, end in found(job, leaving).items()}
+    def charged(context: ReconcileContext, leaving: Mapping[str, str]) -> dict[str, Exit]:
+        return {name: replace(end, free=False) for name, end in found(context, leaving).items()}
 
-    monkeypatch.setattr(avoidance, "_on_bad_nodes", charged)
+    monkeypatch.setattr(node_check_avoidance, "_on_bad_nodes", charged)
 
 
 def insist_on_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What finds no other node waits for ever."""
-    monkeypatch.setattr(avoidance, "PATIENCE", timedelta(days=9))
+    monkeypatch.setattr(node_check_avoidance, "PATIENCE", timedelta(days=9))
 
 
 def give_restarts_back_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,32 +333,32 @@ def give_restarts_back_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def give_restarts_back_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not asked whether a job wants them back."""
-    refilled = restart_judge.refilled
+    refilled = restart_judge.with_refilled_budget
 
-    def generous(job: Pass) -> Pass:
-        given = refilled(replace(job, workload=replace(job.workload, refills=True)))
-        return replace(given, workload=job.workload)
+    def generous(context: ReconcileContext) -> ReconcileContext:
+        given = refilled(replace(context, workload=replace(context.workload, refills=True)))
+        return replace(given, workload=context.workload)
 
     monkeypatch.setattr(restart_judge, "refilled", generous)
 
 
 def restart_for_every_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not asked what is to follow from a hang."""
-    give_up = hanging.give_up
+    give_up = hang_policy.fail_culprit
 
-    def hasty(job: Pass, seen: hanging.Look) -> Pass:
-        if job.workload.hang is None:
-            return job
-        policy = replace(job.workload.hang, action=HangAction.RESTART)
-        acted = give_up(replace(job, workload=replace(job.workload, hang=policy)), seen)
-        return replace(acted, workload=job.workload)
+    def hasty(context: ReconcileContext, seen: hang_policy.HangObservation) -> ReconcileContext:
+        if context.workload.hang is None:
+            return context
+        policy = replace(context.workload.hang, action=HangAction.RESTART)
+        acted = give_up(replace(context, workload=replace(context.workload, hang=policy)), seen)
+        return replace(acted, workload=context.workload)
 
-    monkeypatch.setattr(hanging, "give_up", hasty)
+    monkeypatch.setattr(hang_policy, "give_up", hasty)
 
 
 def count_other_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any failure goes on with the row of the one before."""
-    cause = restart_judge.lasting
+    cause = restart_judge.describe_lasting_cause
     monkeypatch.setattr(restart_judge, "lasting", lambda end: (cause(end)[0], "the same"))
 
 

@@ -11,15 +11,11 @@ import pytest
 
 from tests.simulation.test_planted_bugs import SEEDS, TERMINAL, found
 from trainyard.kinds.shared.viewer import ViewerPhase, ViewerReason
-from trainyard.lifecycle import (
-    aggregate,
-    launches,
-    report,
-    texts,
-    viewer_links,
-    viewer_states,
-)
-from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle import texts
+from trainyard.lifecycle.launch import launch_policy
+from trainyard.lifecycle.replica_view import Replica
+from trainyard.lifecycle.status import aggregate, status_builder
+from trainyard.lifecycle.viewer import viewer_links, viewer_states
 
 Lie = tuple[object, str, Callable[..., Any], str]
 """A module, its function, what is put in its place, and what the violation says."""
@@ -29,7 +25,7 @@ _NEW_REPLICA = texts.new_replica
 
 
 def _taken_at_no_cost(replica: Replica, *_: Any, **__: Any) -> str:
-    return f"{texts.lost_to(replica)}; it will be created again, at no cost."
+    return f"{texts.taken_away(replica)}; it will be created again, at no cost."
 
 
 def _another_attempt(pod: str, attempt: int, *, grown: bool) -> str:
@@ -49,7 +45,7 @@ LIES: Mapping[str, Lie] = {
         "Running=.* says 'All pods are running|no judge knows",
     ),
     "count failed replicas as well": (
-        report,
+        status_builder,
         "_well",
         lambda view: sum(1 for r in view.replicas if r not in view.not_running or r.ended),
         "well, all and failed are|says 'All pods",
@@ -78,7 +74,7 @@ LIES: Mapping[str, Lie] = {
     "call a viewer's pod missing": (
         viewer_states,
         "_starting",
-        lambda pod: viewer_states.State(
+        lambda pod: viewer_states.ViewerState(
             ViewerPhase.PENDING, ViewerReason.STARTING, f"Pod[{pod.name}] is being created."
         ),
         "it is there",
@@ -90,7 +86,7 @@ LIES: Mapping[str, Lie] = {
         "tensorboard tells",
     ),
     "hide how hosts differ": (
-        launches,
+        launch_policy,
         "differences",
         lambda _: "",
         "the words are|no container says",

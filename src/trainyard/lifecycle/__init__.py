@@ -4,7 +4,7 @@ Pure: no awaiting, no I/O, no clock.
 """
 
 from trainyard.lifecycle.actions import Action, Create, Delete, Event, Patch, Plan
-from trainyard.lifecycle.invalid import Invalid, plan_invalid
+from trainyard.lifecycle.completion.invalid_object import InvalidObject, plan_invalid
 from trainyard.lifecycle.observed import Conflict, Observed, Owned, Pod, Refusal
 from trainyard.lifecycle.plan import plan
 
@@ -14,7 +14,7 @@ __all__ = [
     "Create",
     "Delete",
     "Event",
-    "Invalid",
+    "InvalidObject",
     "Observed",
     "Owned",
     "Patch",

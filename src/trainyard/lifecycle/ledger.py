@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
-from trainyard.lifecycle.gains import Reached
 from trainyard.lifecycle.outcomes import Exit, Ruling
+from trainyard.lifecycle.progress.progress_since_restart import TrainingPosition
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse, render
 
-NOWHERE = Reached()
+NO_POSITION = TrainingPosition()
 # Decision 24.
 HISTORY = 10
 """Attempts kept in `status.attempts`."""
@@ -44,14 +44,14 @@ class Repeat:
     key: str
     times: int
     text: str = ""
-    reached: Reached = NOWHERE
+    reached: TrainingPosition = NO_POSITION
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any] | None) -> Repeat | None:
         """From a job's account."""
         if not obj:
             return None
-        return cls(obj["cause"], obj["times"], reached=Reached.decode(obj.get("reached")))
+        return cls(obj["cause"], obj["times"], reached=TrainingPosition.decode(obj.get("reached")))
 
     def encode(self) -> dict[str, Any]:
         """For a job's account."""
@@ -154,7 +154,7 @@ class Ledger:
     ended: str = ""
     warned: str = ""
     repeat: Repeat | None = None
-    reached: Reached = NOWHERE
+    reached: TrainingPosition = NO_POSITION
     """How far it had got when a restart cost something last."""
     work: Mapping[str, Any] | None = None
     """Steps of the last attempt that told any, kept by `goodput`."""
@@ -179,10 +179,10 @@ class Ledger:
             resumed=internal.get("resumed", False),
             paused=internal.get("paused", False),
             held=internal.get("held", False),
-            ended=outcome(status),
+            ended=final_phase(status),
             warned=internal.get("warned", ""),
             repeat=Repeat.decode(internal.get("repeat")),
-            reached=Reached.decode(internal.get("reached")),
+            reached=TrainingPosition.decode(internal.get("reached")),
             work=internal.get("work"),
             records={
                 name: Record.decode(obj) for name, obj in internal.get("replicas", {}).items()
@@ -357,7 +357,7 @@ class Ledger:
         return self.close(ended).open(self._next_number, start).attempts
 
 
-def outcome(status: Mapping[str, Any]) -> str:
+def final_phase(status: Mapping[str, Any]) -> str:
     """The phase that a job has ended with, by its account; "" while it has not ended.
 
     The phase itself anybody may have written who may write a status (decision 105).
@@ -372,7 +372,7 @@ def outcome(status: Mapping[str, Any]) -> str:
     return phase if has_ended and phase in (Phase.SUCCEEDED, Phase.FAILED) else ""
 
 
-def ending(
+def attempt_end(
     now: datetime, reason: str, replica: str = "", end: Exit | None = None
 ) -> dict[str, Any]:
     """How an attempt ended, as `status.attempts` tells it: when its replica did, if that is known.

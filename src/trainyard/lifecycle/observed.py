@@ -19,7 +19,7 @@ from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
-from trainyard.lifecycle.heard import NOTHING, Heard
+from trainyard.lifecycle.pod_reports import NO_REPORTS, PodReports
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -118,26 +118,26 @@ class Pod:
         meta, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
         label, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
-        containers, told = _told(_containers(spec, status))
+        containers, told = _intern_containers(_decode_containers(spec, status))
         stopped = conditions.get(STOPPED, {})
         is_stopped = stopped.get("status") == "True"
         placed = conditions.get("PodScheduled", {})
         disrupted = conditions.get("DisruptionTarget", {})
         return cls(
-            namespace=_shared(meta.get("namespace", "")),
+            namespace=_interned(meta.get("namespace", "")),
             name=meta["name"],
             uid=meta["uid"],
             resource_version=meta.get("resourceVersion", ""),
-            owner_uid=_shared(_controller_uid(meta)),
-            phase=_shared(status.get("phase", "Pending")),
-            type=_shared(label.get(labels.REPLICA_TYPE, "")),
-            index=_number(label.get(labels.REPLICA_INDEX), 0),
-            attempt=_number(annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT), 1),
-            revision=_shared(annotations.get(labels.REVISION, "")),
-            avoids=_shared(annotations.get(labels.AVOIDS, "")),
-            node=_shared(spec.get("nodeName", "")),
-            created=_moment(meta.get("creationTimestamp")),
-            started=_moment(status.get("startTime")),
+            owner_uid=_interned(_controller_uid(meta)),
+            phase=_interned(status.get("phase", "Pending")),
+            type=_interned(label.get(labels.REPLICA_TYPE, "")),
+            index=_parse_int(label.get(labels.REPLICA_INDEX), 0),
+            attempt=_parse_int(annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT), 1),
+            revision=_interned(annotations.get(labels.REVISION, "")),
+            avoids=_interned(annotations.get(labels.AVOIDS, "")),
+            node=_interned(spec.get("nodeName", "")),
+            created=_parse_time(meta.get("creationTimestamp")),
+            started=_parse_time(status.get("startTime")),
             deleting=parse(meta.get("deletionTimestamp")),
             grace_seconds=meta.get("deletionGracePeriodSeconds"),
             deadline_seconds=spec.get("activeDeadlineSeconds"),
@@ -146,7 +146,7 @@ class Pod:
             scheduled=bool(spec.get("nodeName")) or placed.get("status") == "True",
             unschedulable=placed.get("message", "") if placed.get("status") == "False" else "",
             disruption=disrupted.get("reason", "") if disrupted.get("status") == "True" else "",
-            conditions=_shared(
+            conditions=_interned(
                 tuple((kind, c.get("status", "")) for kind, c in conditions.items())
             ),
             containers=containers,
@@ -262,13 +262,13 @@ class Observed:
     """What the startup probes of launches that have not started say, by the UID of their pods."""
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     """Those of Kueue that are known, by name."""
-    heard: Heard = NOTHING
+    heard: PodReports = NO_REPORTS
     """What its pods have said by themselves."""
     since: datetime | None = None
     """Since when they are listened to."""
 
 
-def _kueue_workload(obj: Mapping[str, Any]) -> Owned:
+def _decode_kueue_workload(obj: Mapping[str, Any]) -> Owned:
     """Without its pod templates, which are large, and known."""
     spec = dict(obj.get("spec") or {})
     spec["podSets"] = [
@@ -288,7 +288,7 @@ def observed_resources(
     found: dict[Resource, Callable[[Mapping[str, Any]], Pod | Owned]] = {PODS: Pod.decode}
     found |= {each: partial(Owned.decode, each) for each in owned}
     if settings.gang_backend is GangBackend.KUEUE:
-        found[kueue.WORKLOADS] = _kueue_workload
+        found[kueue.WORKLOADS] = _decode_kueue_workload
     return found
 
 
@@ -299,37 +299,39 @@ def _controller_uid(meta: Mapping[str, Any]) -> str:
     return ""
 
 
-def _number(text: str | None, default: int) -> int:
+def _parse_int(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() else default
 
 
 # The pods of a job come one after another and have much in common, which is kept once: a seventh of
 # the memory of a cache.
-_moment = lru_cache(maxsize=1024)(parse)
+_parse_time = lru_cache(maxsize=1024)(parse)
 
 
 @lru_cache(maxsize=1024)
-def _shared(value: H) -> H:
+def _interned(value: H) -> H:
     """The first of equal values."""
     return value
 
 
 @lru_cache(maxsize=1024)
-def _told(containers: tuple[Container, ...]) -> tuple[tuple[Container, ...], list[dict[str, Any]]]:
+def _intern_containers(
+    containers: tuple[Container, ...],
+) -> tuple[tuple[Container, ...], list[dict[str, Any]]]:
     """The first of equal containers, and how a job's status tells them."""
     return containers, [container.tell() for container in containers]
 
 
-def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Container, ...]:
+def _decode_containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Container, ...]:
     initial = status.get("initContainerStatuses") or ()
     sidecars = sidecars_of(spec) if initial else frozenset()
     return (
-        *(_container(c, True, c["name"] in sidecars) for c in initial),
-        *(_container(c, False, False) for c in status.get("containerStatuses") or ()),
+        *(_decode_container(c, True, c["name"] in sidecars) for c in initial),
+        *(_decode_container(c, False, False) for c in status.get("containerStatuses") or ()),
     )
 
 
-def _container(status: Mapping[str, Any], is_init: bool, is_sidecar: bool) -> Container:
+def _decode_container(status: Mapping[str, Any], is_init: bool, is_sidecar: bool) -> Container:
     state = status.get("state") or {}
     last = (status.get("lastState") or {}).get("terminated") or {}
     if ended := state.get("terminated"):
@@ -339,7 +341,7 @@ def _container(status: Mapping[str, Any], is_init: bool, is_sidecar: bool) -> Co
             exit_code=ended.get("exitCode", 0),
             reason=ended.get("reason", ""),
             message=ended.get("message", ""),
-            ended=_moment(ended.get("finishedAt")),
+            ended=_parse_time(ended.get("finishedAt")),
             is_init=is_init,
             is_sidecar=is_sidecar,
         )
@@ -353,7 +355,7 @@ def _container(status: Mapping[str, Any], is_init: bool, is_sidecar: bool) -> Co
         is_sidecar=is_sidecar,
         ready=bool(status.get("ready")),
         started=status.get("started"),
-        since=_moment((state.get("running") or {}).get("startedAt")),
+        since=_parse_time((state.get("running") or {}).get("startedAt")),
         last_exit_code=last.get("exitCode"),
         last_message=last.get("message", ""),
     )

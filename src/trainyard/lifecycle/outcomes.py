@@ -45,25 +45,25 @@ class Ruling:
     @property
     def decides(self) -> str:
         """What the rule does, in words."""
-        return f"{self.text} {_DEEDS[self.action]}"
+        return f"{self.text} {_ACTION_TEXTS[self.action]}"
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Ruling:
         """From a job's account."""
-        marks = {mark: obj.get(name, False) for mark, name in _MARKS.items()}
+        marks = {mark: obj.get(name, False) for mark, name in _FLAGS.items()}
         return cls(FailureAction(obj["action"]), obj["text"], **marks)
 
     def encode(self) -> dict[str, Any]:
         """For a job's account."""
-        marks = {name: True for mark, name in _MARKS.items() if getattr(self, mark)}
+        marks = {name: True for mark, name in _FLAGS.items() if getattr(self, mark)}
         return {"action": self.action.value, "text": self.text, **marks}
 
 
-_MARKS = {"tells": "tells", "by_code": "byCode", "taken": "taken"}
+_FLAGS = {"tells": "tells", "by_code": "byCode", "taken": "taken"}
 """What else a ruling says, by the names in a job's account."""
 
 
-_DEEDS = {
+_ACTION_TEXTS = {
     FailureAction.FAIL_JOB: "fails the job",
     FailureAction.IGNORE: "ignores this failure",
     FailureAction.COUNT: "counts this failure",
@@ -126,11 +126,11 @@ def exit_of(pod: Pod, main_container: str | None) -> Exit | None:
     # Decision 21: in training kinds one container decides, elsewhere the phase of the pod.
     main = pod.container(main_container) if main_container is not None else None
     if main is not None and main.state == "Terminated":
-        found = _of_container(pod, main)
+        found = _exit_of_container(pod, main)
     elif pod.phase == "Succeeded":
         found = Exit(code=0, at=_last_end(pod))
     elif pod.phase == "Failed":
-        found = _of_failed_pod(pod)
+        found = _exit_of_failed_pod(pod)
     else:
         return None
     return None if _followed_deletion(pod, found) else found
@@ -162,7 +162,7 @@ def _followed_deletion(pod: Pod, found: Exit) -> bool:
     return requested is not None and (found.at is None or found.at >= requested)
 
 
-def _of_container(pod: Pod, container: Container) -> Exit:
+def _exit_of_container(pod: Pod, container: Container) -> Exit:
     free = is_disruption(pod) and (container.failed or pod.phase == "Failed")
     return Exit(
         code=container.exit_code,
@@ -174,12 +174,12 @@ def _of_container(pod: Pod, container: Container) -> Exit:
     )
 
 
-def _of_failed_pod(pod: Pod) -> Exit:
+def _exit_of_failed_pod(pod: Pod) -> Exit:
     # A reason of the pod itself (DeadlineExceeded, Evicted) goes before those of its containers.
     failed = [each for each in pod.containers if each.failed and not each.is_sidecar]
     first = min(failed, key=_end_or_never, default=None)
     if first is not None and not pod.reason:
-        return _of_container(pod, first)
+        return _exit_of_container(pod, first)
     return Exit(
         code=first.exit_code if first else None,
         reason=pod.reason or "Error",

@@ -14,7 +14,7 @@ from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.ledger import Repeat
 from trainyard.lifecycle.observed import Conflict, Pod, Refusal
 from trainyard.lifecycle.outcomes import Exit
-from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.replica_view import Replica
 
 INITIALIZED = "The job has been initialized successfully."
 LAUNCHED = "The launch has started."
@@ -50,7 +50,7 @@ def replica_failure(replica: Replica) -> str:
     """`Pod[…] exited with error code 137 (OOMKilled): last lines`."""
     end = replica.exit or Exit()
     if end.ruling is not None and end.ruling.taken:
-        return lost_to(replica)
+        return taken_away(replica)
     if end.code is None:
         text = f"Pod[{replica.name}] failed"
     else:
@@ -66,7 +66,7 @@ def replica_failure(replica: Replica) -> str:
     return f"{text}: {lines}" if lines else text
 
 
-def lost_to(replica: Replica) -> str:
+def taken_away(replica: Replica) -> str:
     """Of a replica that was taken away."""
     end = replica.exit or Exit()
     return f"Pod[{replica.name}] was taken away ({end.reason or 'Deleted'})"
@@ -121,7 +121,7 @@ def restart(replica: Replica, restarted: int, seconds: float, budget: str) -> st
     end = replica.exit or Exit()
     rule = f": {end.ruling.decides}" if end.ruling else ""
     if end.free and end.ruling is None:
-        return f"{lost_to(replica)}; {what} will be created again{when}, at no cost."
+        return f"{taken_away(replica)}; {what} will be created again{when}, at no cost."
     if end.free:
         return f"{replica_failure(replica)}\nRestarting {what}{when}, at no cost{rule}."
     if end.code == 0:
@@ -129,7 +129,7 @@ def restart(replica: Replica, restarted: int, seconds: float, budget: str) -> st
     return f"{replica_failure(replica)}\nRestarting {what}{when} ({budget}){rule}."
 
 
-def followed(replica: Replica, restarted: int, seconds: float) -> str:
+def followed_membership_change(replica: Replica, restarted: int, seconds: float) -> str:
     """Of replicas that ended because the members of their elastic job changed."""
     what = "it" if restarted == 1 else f"{restarted} replicas"
     when = f" in {seconds:g} s" if seconds > 0 else ""

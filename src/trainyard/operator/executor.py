@@ -30,8 +30,8 @@ from trainyard.kube.errors import (
 )
 from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
+from trainyard.lifecycle.completion.verdicts import UNPROCESSABLE
 from trainyard.lifecycle.observed import Owned, Pod
-from trainyard.lifecycle.verdicts import UNPROCESSABLE
 from trainyard.operator.batches import batches, build, gather
 from trainyard.operator.cache import Store
 from trainyard.operator.generated import generate

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import PODS
-from trainyard.lifecycle import in_place, node_check
+from trainyard.lifecycle.in_place import in_place_restart
+from trainyard.lifecycle.node_check import node_check_policy
 from trainyard.lifecycle.observed import Pod
 from trainyard.operator.channel import Subject
 from trainyard.operator.planners import ENDED
@@ -51,8 +52,12 @@ class Hearing:
         what is stored."""
         answer = self._controller.reports.hear(uid, pod, body)
         if HOLD in body:
-            return self._word(uid, pod, in_place.word)
-        return self._word(uid, pod, node_check.word) if NODE_CHECK in body else answer
+            return self._word(uid, pod, in_place_restart.instruction_for_pod)
+        return (
+            self._word(uid, pod, node_check_policy.instruction_for_pod)
+            if NODE_CHECK in body
+            else answer
+        )
 
     def _word(self, uid: str, pod: str, word: Word) -> Mapping[str, Any]:
         its = self._controller

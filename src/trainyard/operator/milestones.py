@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
-from trainyard.lifecycle.ledger import outcome
+from trainyard.lifecycle.ledger import final_phase
 from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.times import parse
 
@@ -37,7 +37,7 @@ def milestones(
 ) -> Milestones:
     """What `after` tells that `before`, the status that it replaces, did not."""
     end = None
-    if outcome(after) and not outcome(before):
+    if final_phase(after) and not final_phase(before):
         end = _end(after, now)
     return Milestones(not before.get("phase"), _started(created, before, after), end)
 
@@ -51,7 +51,7 @@ def _started(
     if _condition(after, ConditionType.PAUSED):
         return None
     runs = _condition(after, ConditionType.RUNNING).get("status") == "True"
-    if not runs and outcome(after) != Phase.SUCCEEDED:  # it failed before all of it ran
+    if not runs and final_phase(after) != Phase.SUCCEEDED:  # it failed before all of it ran
         return None
     return max(0.0, (started - created).total_seconds())
 
@@ -60,7 +60,7 @@ def _end(status: Mapping[str, Any], now: datetime) -> End:
     started = parse(status.get("startTime"))
     ended = parse(status.get("completionTime")) or now
     seconds = None if started is None else max(0.0, (ended - started).total_seconds())
-    phase = outcome(status)
+    phase = final_phase(status)
     told = _condition(status, ConditionType.FAILED) if phase == Phase.FAILED else {}
     return End(phase, str(told.get("reason", "")), str(told.get("message", "")), seconds)
 

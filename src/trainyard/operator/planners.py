@@ -12,10 +12,10 @@ from trainyard.kinds.shared.kueue import MULTIKUEUE
 from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from trainyard.lifecycle.actions import Plan
-from trainyard.lifecycle.invalid import Invalid, plan_invalid
+from trainyard.lifecycle.completion.invalid_object import InvalidObject, plan_invalid
+from trainyard.lifecycle.kueue.kueue_writes import plan_multikueue
 from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
 from trainyard.lifecycle.plan import plan
-from trainyard.lifecycle.queue_writes import plan_elsewhere
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 
@@ -72,7 +72,7 @@ class Planner:
     def pod_names(self, record: JobRecord) -> list[str]:
         """Of all pods that it may have, as of its generation."""
         made = self._turned_into(record)
-        if isinstance(made, Invalid):
+        if isinstance(made, InvalidObject):
             return []
         return [made.pod_name] if record.kind.is_viewer else [name for _, _, name in made.roster]
 
@@ -83,14 +83,16 @@ class Planner:
         made = self._turned_into(record)
         if record.kind.is_viewer:
             # Imported for the first of them: few operators meet one.
-            from trainyard.lifecycle.viewers import plan_invalid_viewer, plan_viewer
+            from trainyard.lifecycle.viewer.viewer_plan import plan_invalid_viewer, plan_viewer
 
-            if isinstance(made, Invalid):
+            if isinstance(made, InvalidObject):
                 return plan_invalid_viewer(made, record.status, now)
             return plan_viewer(made, record.status, observed, now, self._settings)
         if record.manager:
-            return Plan(None) if isinstance(made, Invalid) else plan_elsewhere(made, observed)
-        if isinstance(made, Invalid):
+            return (
+                Plan(None) if isinstance(made, InvalidObject) else plan_multikueue(made, observed)
+            )
+        if isinstance(made, InvalidObject):
             return plan_invalid(made, record.status, now, observed.pods)
         return plan(made, record.status, observed, now, self._settings)
 
@@ -118,7 +120,7 @@ class Planner:
         model: Any = admission.model
         if admission.errors or model is None:
             problems = tuple(problem.detail for problem in admission.errors)
-            return Invalid(record.kind.kind, record.name, record.generation, problems)
+            return InvalidObject(record.kind.kind, record.name, record.generation, problems)
         described = record.kind.describe(model, self._settings)
         if record.kind.is_viewer or not admission.warnings:
             return described

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from trainyard.lifecycle.checks import Checked
-from trainyard.lifecycle.heard import NOTHING, Collectives, Heard, Hold
-from trainyard.lifecycle.ranks import ALONE, STUCK, Rank
-from trainyard.lifecycle.stragglers import judge
+from trainyard.lifecycle.hang.rank_reports import ALONE, STUCK, RankReport
+from trainyard.lifecycle.node_check.node_check_results import NodeCheckReport
+from trainyard.lifecycle.pod_reports import NO_REPORTS, CollectiveCounts, InPlaceReport, PodReports
+from trainyard.lifecycle.straggler.straggler_detector import detect_stragglers
 from trainyard.operator.host import Clock
 from trainyard.operator.trainer_status import BadReport, progress
 from trainyard.schema.dataclass import dataclass
@@ -35,10 +35,10 @@ _RATE_SECONDS, _RATE_REPORTS = 60.0, 64
 class _Of:
     """What is known of one job."""
 
-    heard: Heard = NOTHING
-    ranks: dict[int, Rank] = field(default_factory=dict)
+    heard: PodReports = NO_REPORTS
+    ranks: dict[int, RankReport] = field(default_factory=dict)
     """Without their arrivals, of which passes see what they come to."""
-    arrived: dict[int, Rank] = field(default_factory=dict)
+    arrived: dict[int, RankReport] = field(default_factory=dict)
     skews: dict[str, deque[float]] = field(default_factory=dict)
     """By machine: how many seconds later, by our clock, than by its own, its reports came."""
     judged: float = float("-inf")
@@ -62,10 +62,10 @@ class Reports:
         self._jobs: dict[str, _Of] = {}
         self._loop = asyncio.get_running_loop()
 
-    def of(self, uid: str) -> Heard:
+    def of(self, uid: str) -> PodReports:
         """Everything that was heard of a job."""
         known = self._jobs.get(uid)
-        return NOTHING if known is None else known.heard
+        return NO_REPORTS if known is None else known.heard
 
     def allows(self, uid: str, pod: str) -> bool:
         """Whether another report of the pod may come in now, which is then counted."""
@@ -105,7 +105,7 @@ class Reports:
     def _observe(self, uid: str, told: Any, pod: str) -> None:
         """What a rank does, which changes nothing while it gets on."""
         try:
-            rank = Rank.decode(told, pod, self._now())
+            rank = RankReport.decode(told, pod, self._now())
         except ValueError as error:
             raise BadReport(str(error)) from error
         job = self._jobs.setdefault(uid, _Of())
@@ -125,7 +125,7 @@ class Reports:
     def _hold(self, uid: str, told: Any, pod: str) -> None:
         """How an attempt is in a pod that is held; its end is decided upon at once."""
         try:
-            hold = Hold.decode(told, self._now())
+            hold = InPlaceReport.decode(told, self._now())
         except ValueError as error:
             raise BadReport(str(error)) from error
         job = self._jobs.setdefault(uid, _Of())
@@ -140,7 +140,7 @@ class Reports:
     def _check(self, uid: str, told: Any, pod: str) -> None:
         """How the test of a node stands."""
         try:
-            found = Checked.decode(told, self._now())
+            found = NodeCheckReport.decode(told, self._now())
         except ValueError as error:
             raise BadReport(str(error)) from error
         job = self._jobs.setdefault(uid, _Of())
@@ -149,7 +149,7 @@ class Reports:
             job.heard = replace(job.heard, checks={**job.heard.checks, pod: found})
             self._wake(uid)
 
-    def _compare(self, job: _Of, rank: Rank) -> bool:
+    def _compare(self, job: _Of, rank: RankReport) -> bool:
         """Look which ranks are late, now and then; whether there are others than before."""
         job.arrived[rank.rank] = rank
         if not rank.arrivals:
@@ -161,7 +161,7 @@ class Reports:
             return False
         job.judged, before = now, job.heard.late
         least = {machine: min(each) for machine, each in job.skews.items()}
-        late = judge(job.arrived.values(), least, before)
+        late = detect_stragglers(job.arrived.values(), least, before)
         if late is None:
             return False
         job.heard = replace(job.heard, late=late)
@@ -173,7 +173,7 @@ class Reports:
         if known is not None and known.waking is not None:
             known.waking.cancel()
 
-    def _count(self, job: _Of, rank: Rank, before: Rank | None) -> bool:
+    def _count(self, job: _Of, rank: RankReport, before: RankReport | None) -> bool:
         """Take in how many collectives there were; whether that is news, for a job of which
         nothing better is known."""
         if before is not None and (before.pod, before.pid) != (rank.pod, rank.pid):
@@ -185,7 +185,7 @@ class Reports:
         is_same = known is not None and (known.count, known.rate) == (rank.begun, rate)
         if not rank.begun or is_same or (told is not None and told.says_where):
             return False
-        found = Collectives(rank.heard, rank.pod, rank.begun, rate, rank.cadence)
+        found = CollectiveCounts(rank.heard, rank.pod, rank.begun, rate, rank.cadence)
         job.heard = replace(job.heard, collectives=found)
         return True
 

@@ -12,7 +12,7 @@ import math
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.lifecycle.heard import Checkpoint, Progress, Work
+from trainyard.lifecycle.pod_reports import Checkpoint, ProcessWork, Progress
 from trainyard.payloads.events import SOURCE
 from trainyard.schema.errors import TrainyardError
 
@@ -110,7 +110,7 @@ def _checkpoint(given: Any, at: datetime) -> Checkpoint | None:
     return Checkpoint(path, at, step)
 
 
-def _work(given: Any, at: datetime) -> Work | None:
+def _work(given: Any, at: datetime) -> ProcessWork | None:
     """What `payloads.report` tells of its process; `age` is since its first step."""
     if given is None:
         return None
@@ -123,7 +123,7 @@ def _work(given: Any, at: datetime) -> Work | None:
         raise BadReport("trainerStatus.work.first: missing")
     step = _whole(given, "savedStep", _MOST, "work.")
     saved = None if step is None else (step, _seconds(given, "savedSeconds"))
-    return Work(
+    return ProcessWork(
         run=run,
         began=at - timedelta(seconds=_seconds(given, "age")),
         first=first,

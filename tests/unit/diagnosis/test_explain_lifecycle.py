@@ -16,7 +16,7 @@ from trainyard import diagnosis
 from trainyard.cli.explain import render
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.resources import PODS, SERVICES
-from trainyard.lifecycle.invalid import Invalid, plan_invalid
+from trainyard.lifecycle.completion.invalid_object import InvalidObject, plan_invalid
 from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.schema.times import render as timestamp
 
@@ -217,7 +217,7 @@ def test_a_pod_that_does_not_go_is_told() -> None:
 def test_an_invalid_spec_is_told() -> None:
     world = World(pytorch())
     problems = ["spec.replicaSpecs[0].replicas: must be 0 or more", "spec.x: unknown field"]
-    job = Invalid("PyTorchTrainingJob", "train", 1, problems)
+    job = InvalidObject("PyTorchTrainingJob", "train", 1, problems)
     world.status = plan_invalid(job, None, START).status
     text = explained(world)
     assert "its spec is invalid" in text

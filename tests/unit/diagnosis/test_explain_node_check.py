@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.diagnosis.test_explain_lifecycle import explained
 from tests.unit.lifecycle.test_avoidance import Nodes
 from tests.unit.lifecycle.test_node_check import Trial
-from trainyard.lifecycle import checks
+from trainyard.lifecycle.node_check import node_check_results
 
 
 def test_that_it_goes_on() -> None:
@@ -37,7 +37,7 @@ def test_whether_pods_are_kept_off_it() -> None:
 def test_that_nobody_could_be_tested() -> None:
     world = Trial().running()
     for number in range(3):
-        world.say(number, checks.LEFT, error="torch cannot be used: none")
+        world.say(number, node_check_results.LEFT, error="torch cannot be used: none")
     text = explained(world.settle())
     assert "the check of its nodes before the start is not complete" in text
     assert "torch cannot be used: none" in text

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.test_node_check import Trial
-from trainyard.lifecycle import checks
-from trainyard.lifecycle.avoidance import MOST, PATIENCE, placed
-from trainyard.lifecycle.checks import Pairing
+from trainyard.lifecycle.node_check import node_check_results
+from trainyard.lifecycle.node_check.node_check_avoidance import (
+    MAX_AVOIDED_NODES,
+    UNSCHEDULABLE_LIMIT,
+    add_node_affinity,
+)
+from trainyard.lifecycle.node_check.node_check_results import PairResult
 from trainyard.schema.times import render
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -42,7 +46,7 @@ class Nodes(Trial):
     def tried(self, *bad: int) -> Nodes:
         """The check of all, in which these are slow."""
         for number in range(len(self.pods)):
-            self.say(number, checks.READY)
+            self.say(number, node_check_results.READY)
         self.settle()
         for number in range(len(self.pods)):
             self.do(number, seconds=0.9 if number in bad else 0.1)
@@ -139,7 +143,7 @@ def test_pods_that_find_no_other_node_are_placed_anywhere_after_two_minutes() ->
     alone["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
     ]
-    assert world.settle().last.wake_at == world.now + PATIENCE
+    assert world.settle().last.wake_at == world.now + UNSCHEDULABLE_LIMIT
     world.advance(119).settle()
     assert world.check["avoided"] == ["node-1"]
     world.advance(1).settle()
@@ -169,12 +173,12 @@ def test_pods_that_find_no_other_node_are_placed_anywhere_after_two_minutes() ->
 
 def test_no_more_than_eight_are_avoided() -> None:
     world = Nodes()
-    for number in range(MOST):
+    for number in range(MAX_AVOIDED_NODES):
         world.advance(600).place("a", f"bad-{number}", "b").tried(1).settle()
         assert world.check["avoided"][-1] == f"bad-{number}"
         world.advance(600)
     world.place("a", "bad-8", "b").tried(1).settle()
-    assert world.check["avoided"] == [f"bad-{number}" for number in range(MOST)]
+    assert world.check["avoided"] == [f"bad-{number}" for number in range(MAX_AVOIDED_NODES)]
     assert world.word(1) == {"say": "start"}
     assert world.backoff == 0
 
@@ -200,13 +204,13 @@ def test_what_others_wrote_there_keeps_off_nothing(junk: dict[str, Any]) -> None
 def test_a_pair_that_fails_moves_a_pod_too() -> None:
     world = Nodes(4).place()
     for number in range(4):
-        world.say(number, checks.READY)
+        world.say(number, node_check_results.READY)
     world.settle()
     bad = world.name("1")
     for number in range(4):
         word = world.word(number)
         pairs = tuple(
-            Pairing(e["replica"], 0.02, "reset" if number == 1 or e["replica"] == bad else "")
+            PairResult(e["replica"], 0.02, "reset" if number == 1 or e["replica"] == bad else "")
             for e in word["pairs"]
         )
         world.do(number, pairs=pairs)
@@ -228,7 +232,7 @@ def test_each_term_of_the_users_is_narrowed_and_an_empty_one_still_matches_nothi
     preferred = [{"weight": 1, "preference": zone}]
     key = "preferredDuringSchedulingIgnoredDuringExecution"
     mine = pod(**{REQUIRED: {"nodeSelectorTerms": [zone, name, {}]}, key: preferred})
-    found = placed(lambda: mine, ["x", "y"])
+    found = add_node_affinity(lambda: mine, ["x", "y"])
     others = [keeps_off("x"), keeps_off("y")]
     assert terms_of(found) == [
         {**zone, "matchFields": others},

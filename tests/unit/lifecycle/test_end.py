@@ -20,8 +20,12 @@ from tests.unit.lifecycle.world import (
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Delete, Patch
+from trainyard.lifecycle.completion.completion_rules import (
+    format_rule,
+    is_met,
+    is_success_impossible,
+)
 from trainyard.lifecycle.observed import Refusal
-from trainyard.lifecycle.rules import holds, hopeless, rule_text
 
 
 def test_rank_0_ending_with_0_is_success_whatever_the_others_do() -> None:
@@ -200,11 +204,11 @@ def test_a_completed_replica_with_a_sidecar_is_stopped_and_stays_succeeded() -> 
     ],
 )
 def test_a_rule_holds_when_all_its_replicas_do(rule: dict[str, tuple[int, ...]], met: bool) -> None:
-    assert holds(rule, {ReplicaKey("w", 0), ReplicaKey("w", 1)}) is met
+    assert is_met(rule, {ReplicaKey("w", 0), ReplicaKey("w", 1)}) is met
 
 
 def test_rule_text_has_indexes_as_strings() -> None:
-    assert rule_text({"worker": (0, 1)}) == '{"worker":["0","1"]}'
+    assert format_rule({"worker": (0, 1)}) == '{"worker":["0","1"]}'
 
 
 RULES: list[tuple[str, dict[str, Any], dict[str, int], str]] = [
@@ -317,7 +321,7 @@ def test_a_succeeded_replica_stays_so_when_its_pod_is_deleted() -> None:
 @pytest.mark.parametrize(("decides", "lost", "expected"), [(0, 0, True), (0, 1, False)])
 def test_hope_ends_with_the_replica_that_decides(decides: int, lost: int, expected: bool) -> None:
     workload = replace(World(pytorch()).workload, decides=ReplicaKey("worker", decides))
-    assert hopeless(workload, {ReplicaKey("worker", lost)}) is expected
+    assert is_success_impossible(workload, {ReplicaKey("worker", lost)}) is expected
 
 
 # Deadline.

@@ -19,9 +19,9 @@ from trainyard.kinds.shared.workload import (
     ReplicaType,
     RestartPolicy,
 )
-from trainyard.lifecycle import failure_policy
 from trainyard.lifecycle.observed import Flavor, Pod
 from trainyard.lifecycle.outcomes import Exit, Ruling, State, exit_of
+from trainyard.lifecycle.restart import pod_failure_rules
 
 Rule = dict[str, Any]
 
@@ -169,7 +169,7 @@ def test_rules_decide_as_those_of_kubernetes(
     end = exit_of(pod, None)
     assert end is not None
     anyone = ReplicaType("worker", 1, RestartPolicy.ON_FAILURE, 3)
-    state, judged = failure_policy.judge(rules, anyone, State.FAILED, end, pod, pod.told)
+    state, judged = pod_failure_rules.apply_rules(rules, anyone, State.FAILED, end, pod, pod.told)
     assert state is State.FAILED
     if expected is None or expected == "free":
         assert judged == end
@@ -467,7 +467,10 @@ def test_exit_is_what_it_was_where_no_rule_matches() -> None:
     anyone = ReplicaType("worker", 1, RestartPolicy.ON_FAILURE, 3)
     end = Exit(5, "Error")
     rules = (_in("Ignore", 6),)
-    assert failure_policy.judge(rules, anyone, State.FAILED, end, None, ()) == (State.FAILED, end)
+    assert pod_failure_rules.apply_rules(rules, anyone, State.FAILED, end, None, ()) == (
+        State.FAILED,
+        end,
+    )
 
 
 def test_a_newcomer_of_an_elastic_job_is_judged_alone() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.lifecycle.world import World, generic, pytorch
 from trainyard.kinds.shared.goodput import Part
-from trainyard.lifecycle.heard import Checkpoint, Heard, Progress, Work
+from trainyard.lifecycle.pod_reports import Checkpoint, PodReports, ProcessWork, Progress
 from trainyard.schema.times import parse, render
 
 PARTS = [part.value for part in Part]
@@ -96,7 +96,7 @@ def test_what_was_never_accounted_for_begins_when_it_is_seen() -> None:
 def tell(world: World, step: int, checkpoint: int | None = None, rate: float = 1.0) -> World:
     """The job says that it has done so many steps."""
     made = Checkpoint("/ckpt", world.now, checkpoint) if checkpoint is not None else None
-    world.heard = Heard(progress=Progress(world.now, step=step, checkpoint=made, rate=rate))
+    world.heard = PodReports(progress=Progress(world.now, step=step, checkpoint=made, rate=rate))
     return world.settle()
 
 
@@ -165,7 +165,7 @@ class Process:
     def tell(self, late: float = 0.0) -> Process:
         """Be heard, so long after it has sent it."""
         world = self.world
-        work = Work(
+        work = ProcessWork(
             run=self._run,
             began=self.began + timedelta(seconds=late),
             first=self.first,
@@ -174,7 +174,7 @@ class Process:
             saving=self.saving,
         )
         told = Progress(world.now, replica=self.replica, step=self.step, work=work)
-        world.heard = Heard(progress=told)
+        world.heard = PodReports(progress=told)
         world.settle()
         return self
 

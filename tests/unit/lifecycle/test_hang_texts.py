@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.test_hangs import NOW, RING, rank
-from trainyard.lifecycle.hang_texts import sentence, stacks, tell
-from trainyard.lifecycle.hangs import Finding, Verdict
-from trainyard.lifecycle.ranks import Rank
+from trainyard.lifecycle.hang.hang_detector import Finding, HangVerdict
+from trainyard.lifecycle.hang.hang_texts import describe, event_text, format_stacks
+from trainyard.lifecycle.hang.rank_reports import RankReport
 
 BARE: dict[str, Any] = {"line": [], "frames": [], "ring": []}
 NO_SIZES = [{**RING[0], "operation": "barrier", "sizes": []}]
 ELSEWHERE = [{**RING[0], "group": "1", "number": 9}]
 
 
-def said(finding: Finding, culprit: Rank | None, waiting: Sequence[Rank], **more: Any) -> str:
-    return tell(Verdict(finding, NOW, culprit, tuple(waiting), **more))
+def said(
+    finding: Finding, culprit: RankReport | None, waiting: Sequence[RankReport], **more: Any
+) -> str:
+    return describe(HangVerdict(finding, NOW, culprit, tuple(waiting), **more))
 
 
-def bare(number: int, kind: str = "Waiting", **more: Any) -> Rank:
+def bare(number: int, kind: str = "Waiting", **more: Any) -> RankReport:
     return rank(number, kind, **{**BARE, **more})
 
 
@@ -152,7 +154,7 @@ def test_waiters_in_several_places_have_none_in_common() -> None:
 def test_odd_stacks_come_first_and_collectives_are_told_with_those_not_done() -> None:
     ring = [{**RING[0], "number": 5, "done": True}, *RING]
     alike = [rank(0, "Waiting", ring=ring), rank(1, "Waiting", ring=[])]
-    told = stacks([*alike, rank(2, "Idle"), bare(3, "Looping")]).split("\n\n")
+    told = format_stacks([*alike, rank(2, "Idle"), bare(3, "Looping")]).split("\n\n")
     assert told == [
         "worker-2 (rank 2): idle\n    wait_for_peer (/w/train.py:5)",
         "worker-3 (rank 3): looping",
@@ -161,8 +163,8 @@ def test_odd_stacks_come_first_and_collectives_are_told_with_those_not_done() ->
             "    collectives of rank 0: all_reduce #5, all_reduce #6 (not done)"
         ),
     ]
-    assert stacks([bare(0), bare(1, "Idle")]).startswith("worker-1 (rank 1): idle")
+    assert format_stacks([bare(0), bare(1, "Idle")]).startswith("worker-1 (rank 1): idle")
 
 
 def test_an_event_has_room_for_so_much() -> None:
-    assert sentence("a" * 2000) == "a" * 1000 + "."
+    assert event_text("a" * 2000) == "a" * 1000 + "."

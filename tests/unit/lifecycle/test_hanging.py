@@ -14,7 +14,7 @@ from trainyard.kinds.shared import pod_contract
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle import Observed
 from trainyard.lifecycle.actions import Create
-from trainyard.lifecycle.heard import Heard
+from trainyard.lifecycle.pod_reports import PodReports
 from trainyard.schema.times import render
 
 CULPRIT = "worker-1 (rank 1) has not entered all_reduce #6; it sleeps in wait_for_peer, train.py:5"
@@ -43,7 +43,7 @@ class Reporting(World):
             )
             for number, kind in enumerate(self.doing)
         )
-        return replace(super().observed(), heard=Heard(ranks=ranks))
+        return replace(super().observed(), heard=PodReports(ranks=ranks))
 
 
 def hanging(job: dict[str, Any]) -> Reporting:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import START
-from trainyard.lifecycle import hangs
-from trainyard.lifecycle.hang_texts import stacks, tell
-from trainyard.lifecycle.hangs import Finding, Verdict, judge
-from trainyard.lifecycle.ranks import Rank
+from trainyard.lifecycle.hang import hang_detector
+from trainyard.lifecycle.hang.hang_detector import Finding, HangVerdict, detect_hang
+from trainyard.lifecycle.hang.hang_texts import describe, format_stacks
+from trainyard.lifecycle.hang.rank_reports import RankReport
 
 NOW = START + timedelta(seconds=600)
 RING = [{"group": "0", "number": 6, "operation": "all_reduce", "sizes": [[4]], "done": False}]
@@ -26,7 +26,7 @@ PLACES = {
 }
 
 
-def rank(number: int, kind: str, /, **changed: Any) -> Rank:
+def rank(number: int, kind: str, /, **changed: Any) -> RankReport:
     """One that has done so for `number` + 100 seconds, and said so a second ago."""
     line, waits = PLACES.get(kind, ([], ""))
     told: dict[str, Any] = {
@@ -43,16 +43,16 @@ def rank(number: int, kind: str, /, **changed: Any) -> Rank:
         "ring": RING if kind == "Waiting" else [],
     }
     told |= {"kind": "New"} if kind == "Stopped" else {}
-    found = Rank.decode({**told, **changed}, f"worker-{number}", NOW - timedelta(seconds=1))
+    found = RankReport.decode({**told, **changed}, f"worker-{number}", NOW - timedelta(seconds=1))
     return replace(found, kind=kind)
 
 
-def ranks(*kinds: str, size: int = 0) -> list[Rank]:
+def ranks(*kinds: str, size: int = 0) -> list[RankReport]:
     return [rank(number, kind, size=size or len(kinds)) for number, kind in enumerate(kinds)]
 
 
-def found(*given: Rank, **options: Any) -> Verdict:
-    verdict = judge(given, NOW, **options)
+def found(*given: RankReport, **options: Any) -> HangVerdict:
+    verdict = detect_hang(given, NOW, **options)
     assert verdict is not None
     return verdict
 
@@ -60,7 +60,7 @@ def found(*given: Rank, **options: Any) -> Verdict:
 def test_the_one_who_did_not_come_is_named_with_what_it_has_not_entered() -> None:
     verdict = found(*ranks("Waiting", "Idle", "Waiting", "Waiting"))
     assert verdict.finding is Finding.HUNG
-    assert tell(verdict) == (
+    assert describe(verdict) == (
         "worker-1 (rank 1) has not entered all_reduce #6; it sleeps in wait_for_peer, train.py:5; "
         "ranks 0, 2, 3 wait in train.py:12"
     )
@@ -116,7 +116,7 @@ def test_the_one_who_did_not_come_is_named_with_what_it_has_not_entered() -> Non
 )
 def test_what_is_found(finding: Finding, kinds: tuple[str, ...], text: str) -> None:
     verdict = found(*ranks(*kinds))
-    assert (verdict.finding, tell(verdict)) == (finding, text)
+    assert (verdict.finding, describe(verdict)) == (finding, text)
 
 
 @pytest.mark.parametrize(
@@ -133,26 +133,26 @@ def test_what_is_found(finding: Finding, kinds: tuple[str, ...], text: str) -> N
     ],
 )
 def test_nothing_is_said_of_ranks_that_get_on(kinds: tuple[str, ...]) -> None:
-    assert judge(ranks(*kinds), NOW) is None
+    assert detect_hang(ranks(*kinds), NOW) is None
 
 
 def test_a_meeting_to_which_fewer_come_than_are_expected_is_told_with_both_numbers() -> None:
     verdict = found(*ranks("Meeting", "Meeting", size=4))
     assert verdict.finding is Finding.HUNG
-    assert tell(verdict) == (
+    assert describe(verdict) == (
         "all 2 ranks wait for others to meet at train.py:2: WORLD_SIZE is 4, and 2 of them have "
         "come"
     )
-    assert tell(found(*ranks("Meeting", size=3))).endswith("3, and 1 of them has come")
+    assert describe(found(*ranks("Meeting", size=3))).endswith("3, and 1 of them has come")
 
 
 def test_ranks_that_never_reported_are_a_suspicion() -> None:
     verdict = found(*ranks("Waiting", "Waiting", size=4))
     assert verdict.finding is Finding.SUSPECT
-    assert tell(verdict) == (
+    assert describe(verdict) == (
         "ranks 0, 1 wait in all_reduce #6 at train.py:12; ranks 2, 3 never reported"
     )
-    assert judge(ranks("Idle", "Idle", size=3), NOW) is None
+    assert detect_hang(ranks("Idle", "Idle", size=3), NOW) is None
     assert found(*ranks("Waiting", "Idle", size=3)).finding is Finding.HUNG
 
 
@@ -160,7 +160,7 @@ def test_ranks_that_are_idle_and_do_not_sleep_hang() -> None:
     waits = [replace(each, waits_for="pipe:[12]") for each in ranks("Idle", "Idle")]
     verdict = found(*waits)
     assert verdict.finding is Finding.HUNG
-    assert tell(verdict).startswith(
+    assert describe(verdict).startswith(
         "no rank does anything: worker-0 (rank 0) waits for a pipe in wait_for_peer, train.py:5; "
     )
 
@@ -170,9 +170,9 @@ def test_one_that_says_nothing_is_a_suspect_whatever_it_said_last() -> None:
     verdict = found(rank(0, "Waiting"), silent)
     assert verdict.finding is Finding.SUSPECT
     assert not verdict.finding.is_hang
-    assert "worker-1 (rank 1) says nothing any more" in tell(verdict)
+    assert "worker-1 (rank 1) says nothing any more" in describe(verdict)
     late = replace(silent, heard=NOW - timedelta(seconds=65))
-    assert judge([rank(0, "Waiting"), late], NOW) is None
+    assert detect_hang([rank(0, "Waiting"), late], NOW) is None
 
 
 def test_one_that_is_stopped_hangs_those_who_wait_for_it() -> None:
@@ -182,7 +182,7 @@ def test_one_that_is_stopped_hangs_those_who_wait_for_it() -> None:
     verdict = found(*given)
     assert (verdict.finding, verdict.finding.is_hang) == (Finding.STOPPED, True)
     assert verdict.since == NOW - timedelta(seconds=101)
-    assert tell(verdict) == (
+    assert describe(verdict) == (
         "worker-1 (rank 1) is stopped by a signal, and has not entered all_reduce #6; it was last "
         "seen in step, train.py:9; rank 0 waits in train.py:12"
     )
@@ -192,7 +192,7 @@ def test_one_that_is_stopped_hangs_those_who_wait_for_it() -> None:
     "kinds", [("Stopped", "Stopped"), ("Stopped", "Collecting"), ("Stopped", "Idle"), ("Stopped",)]
 )
 def test_one_that_is_stopped_and_awaited_by_nobody_is_none_of_ours(kinds: tuple[str, ...]) -> None:
-    assert judge(ranks(*kinds), NOW) is None
+    assert detect_hang(ranks(*kinds), NOW) is None
 
 
 def test_a_pod_that_has_ended_is_gone_though_its_rank_said_nothing_of_it() -> None:
@@ -202,9 +202,9 @@ def test_a_pod_that_has_ended_is_gone_though_its_rank_said_nothing_of_it() -> No
 
 def test_a_job_that_may_serve_is_not_judged_while_it_waits_for_requests() -> None:
     serving = [rank(0, "Waiting"), replace(rank(1, "Idle"), waits_for="ep_poll")]
-    assert judge(serving, NOW, serves=True) is None
+    assert detect_hang(serving, NOW, serves=True) is None
     serving[1] = replace(serving[1], waits_for="socket:[77]")
-    assert judge(serving, NOW, serves=True) is None
+    assert detect_hang(serving, NOW, serves=True) is None
     assert found(*serving).finding is Finding.HUNG
     assert found(*ranks("Waiting", "Idle"), serves=True).finding is Finding.HUNG
 
@@ -245,7 +245,7 @@ def test_the_rank_whose_collectives_do_not_match(
     assert verdict.finding is Finding.MISMATCH
     assert verdict.culprit is not None
     assert verdict.culprit.rank == odd
-    assert tell(verdict).startswith(
+    assert describe(verdict).startswith(
         f"the collectives do not match: worker-{odd} (rank {odd}) is in"
     )
 
@@ -255,7 +255,7 @@ def test_collectives_of_two_groups_are_told_with_their_groups() -> None:
         rank(0, "Waiting", ring=[entry(1, "all_reduce", "1")]),
         rank(1, "Waiting", ring=[entry(1, "all_reduce", "5f1e7b0c9d2a43e8")]),
     )
-    assert tell(verdict) == (
+    assert describe(verdict) == (
         "the collectives do not match: worker-1 (rank 1) is in all_reduce #1 of [[4]] in process "
         "group 5f1e7b0c9d2a at train.py:12; rank 0 is in all_reduce #1 of [[4]] in process group 1 "
         "at train.py:12"
@@ -263,7 +263,7 @@ def test_collectives_of_two_groups_are_told_with_their_groups() -> None:
 
 
 def test_equal_stacks_are_told_once_and_the_odd_one_first() -> None:
-    text = stacks(ranks("Waiting", "Idle", "Waiting"))
+    text = format_stacks(ranks("Waiting", "Idle", "Waiting"))
     assert text == (
         "worker-1 (rank 1): idle\n"
         "    wait_for_peer (/w/train.py:5)\n\n"
@@ -304,7 +304,7 @@ def test_a_report_that_is_none_is_refused_with_its_field(field: str, value: Any)
 @pytest.mark.parametrize("obj", [None, [], "x", 7])
 def test_a_report_is_an_object(obj: Any) -> None:
     with pytest.raises(ValueError, match="must be an object"):
-        Rank.decode(obj, "worker-0", NOW)
+        RankReport.decode(obj, "worker-0", NOW)
 
 
 def test_a_report_is_cut_to_what_it_may_hold() -> None:
@@ -312,4 +312,4 @@ def test_a_report_is_cut_to_what_it_may_hold() -> None:
     assert len(found.frames) == 40
     assert len(found.frames[0].file) == 512
     assert len(found.ring) == 12
-    assert hangs.is_silent(found, NOW) is False
+    assert hang_detector.is_silent(found, NOW) is False

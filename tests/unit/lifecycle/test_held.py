@@ -10,9 +10,9 @@ import pytest
 
 from tests.unit.lifecycle.test_in_place import Holders
 from trainyard.lifecycle import Observed, Pod
-from trainyard.lifecycle.heard import Hold
-from trainyard.lifecycle.held import seen
-from trainyard.lifecycle.in_place import word
+from trainyard.lifecycle.in_place.in_place_pods import with_reported_ends
+from trainyard.lifecycle.in_place.in_place_restart import instruction_for_pod
+from trainyard.lifecycle.pod_reports import InPlaceReport
 
 SIDECAR = {"name": "logger", "state": {"running": {"startedAt": "2026-01-01T12:00:00Z"}}}
 
@@ -28,19 +28,19 @@ def pod_of(world: Holders) -> Pod:
     return Pod.decode(world.pods[world.name("0")])
 
 
-def looked(world: Holders, hold: Hold | None, entry: dict[str, Any] | None = None) -> Pod:
+def looked(world: Holders, hold: InPlaceReport | None, entry: dict[str, Any] | None = None) -> Pod:
     """The pod as it is seen where this was told of it."""
     pod = pod_of(world)
     heard = replace(world.heard, holds={} if hold is None else {pod.name: hold})
     entries = {} if entry is None else {pod.name: entry}
-    [found] = seen(world.workload, Observed(pods=(pod,), heard=heard), entries).pods
+    [found] = with_reported_ends(world.workload, Observed(pods=(pod,), heard=heard), entries).pods
     return found
 
 
-def ended(world: Holders, **more: Any) -> Hold:
+def ended(world: Holders, **more: Any) -> InPlaceReport:
     pod, at = pod_of(world), world.now - timedelta(seconds=3)
     told = {"ended": True, "code": 7, "at": at, "message": "boom", **more}
-    return Hold(**{"uid": pod.uid, "attempt": pod.attempt, "heard": world.now, **told})
+    return InPlaceReport(**{"uid": pod.uid, "attempt": pod.attempt, "heard": world.now, **told})
 
 
 def test_a_command_that_ended_is_seen_as_its_container_s_end(world: Holders) -> None:
@@ -99,4 +99,4 @@ def test_a_holder_hears_which_attempt_is_wanted(world: Holders) -> None:
         ({"internal": {"floor": 5, "replicas": {"another": {"attempt": 7}}}}, 5),
         ({"internal": {"replicas": {pod.name: {"restarts": 1}}}}, 1),
     ):
-        assert word(status, pod) == {"wanted": wanted, "start": pod.attempt}
+        assert instruction_for_pod(status, pod) == {"wanted": wanted, "start": pod.attempt}

@@ -16,8 +16,8 @@ from trainyard.kinds.pytorch.rules import check
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
 from trainyard.kinds.shared import labels
 from trainyard.lifecycle import Pod
-from trainyard.lifecycle.heard import Hold
-from trainyard.lifecycle.in_place import LIMIT, word
+from trainyard.lifecycle.in_place.in_place_restart import ANSWER_LIMIT, instruction_for_pod
+from trainyard.lifecycle.pod_reports import InPlaceReport
 from trainyard.schema.problems import Severity
 from trainyard.schema.times import parse, render
 
@@ -33,7 +33,7 @@ class Holders(World):
         run_policy = {"backoffLimit": 3, **policy, "restartMode": mode}
         super().__init__(pytorch(workers=WORKERS, run_policy=run_policy), CHANNEL)
         self.is_held = mode == "InPlace"
-        self.holds: dict[str, Hold] = {}
+        self.holds: dict[str, InPlaceReport] = {}
         self.silent: set[str] = set()
 
     def fail(self, replica: str, code: int = 1) -> None:
@@ -44,7 +44,7 @@ class Holders(World):
         pod = self.pods[self.name(replica)]
         meta = pod["metadata"]
         attempt = int(meta["annotations"][labels.ATTEMPT])
-        hold = Hold(meta["uid"], attempt, self.now, True, code, self.now, since=self.now)
+        hold = InPlaceReport(meta["uid"], attempt, self.now, True, code, self.now, since=self.now)
         self.holds[self.name(replica)] = hold
 
     def hear(self) -> None:
@@ -53,15 +53,17 @@ class Holders(World):
             pod = Pod.decode(obj)
             if not self.is_held or pod.phase != "Running" or name in self.silent:
                 continue
-            told, said = self.holds.get(name), word(self.status or {}, pod)
+            told, said = self.holds.get(name), instruction_for_pod(self.status or {}, pod)
             if told is None or told.uid != pod.uid:
-                told = Hold(pod.uid, pod.attempt, self.now)
+                told = InPlaceReport(pod.uid, pod.attempt, self.now)
             if said["start"] > told.attempt:
                 assert told.ended, "an attempt starts while another runs"
                 assert said["start"] == said["wanted"]
-                told = Hold(pod.uid, said["start"], self.now)
+                told = InPlaceReport(pod.uid, said["start"], self.now)
             elif said["wanted"] > told.attempt and not told.ended:
-                told = Hold(pod.uid, told.attempt, self.now, ended=True, code=143, at=self.now)
+                told = InPlaceReport(
+                    pod.uid, told.attempt, self.now, ended=True, code=143, at=self.now
+                )
             self.holds[name] = replace(told, heard=self.now)
         self.heard = replace(self.heard, holds=dict(self.holds))
 
@@ -216,7 +218,7 @@ def test_a_pod_that_does_not_answer_in_time_has_all_get_new_ones() -> None:
     world.fail("1")
     world.play(SETTINGS.backoff_base_seconds)
     assert world.uids == before
-    world.play(30 + LIMIT.total_seconds())
+    world.play(30 + ANSWER_LIMIT.total_seconds())
     assert not world.uids & before
     assert world.backoff == 1
     assert world.told("Restart")[-1] == (
@@ -348,11 +350,11 @@ def test_the_delay_is_that_of_new_pods() -> None:
 def test_what_a_pod_tells_may_be_anything(change: dict[str, Any], field: str) -> None:
     told = {"uid": "u", "attempt": 2, "ended": True, "exitCode": 1, "seconds": 3, "message": "m"}
     now = World(pytorch()).now
-    assert Hold.decode(told, now).at == now - timedelta(seconds=3)
+    assert InPlaceReport.decode(told, now).at == now - timedelta(seconds=3)
     with pytest.raises(ValueError, match=field):
-        Hold.decode({**told, **change}, now)
+        InPlaceReport.decode({**told, **change}, now)
     with pytest.raises(ValueError, match="object"):
-        Hold.decode([told], now)
+        InPlaceReport.decode([told], now)
 
 
 def test_a_hang_restarts_the_job_where_it_is() -> None:

@@ -9,12 +9,12 @@ import pytest
 from tests.unit.lifecycle.world import START, World, pytorch
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Delete, Event, Patch, Plan
-from trainyard.lifecycle.cleanup import stop_all
-from trainyard.lifecycle.invalid import Invalid, plan_invalid
+from trainyard.lifecycle.completion.invalid_object import InvalidObject, plan_invalid
 from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.pods.pod_cleanup import stop_all
 from trainyard.schema.times import render
 
-INVALID = Invalid("PyTorchTrainingJob", "train", 3, ["spec.a: no", "spec.b: no"])
+INVALID = InvalidObject("PyTorchTrainingJob", "train", 3, ["spec.a: no", "spec.b: no"])
 FINISHED = "The job has finished successfully."
 MESSAGE = "PyTorchTrainingJob train is invalid: spec.a: no; spec.b: no"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.lifecycle.world import World, deepspeed, elastic, generic, pytorch
-from trainyard.lifecycle.heard import Checkpoint, Heard, Progress
+from trainyard.lifecycle.pod_reports import Checkpoint, PodReports, Progress
 
 MODULE = """\
 Traceback (most recent call last):
@@ -148,7 +148,7 @@ def test_too_little_memory_at_the_same_place_is_the_same() -> None:
 def tell(world: World, step: int, checkpoint: int | None = None) -> None:
     """The job says that it has done so many steps."""
     made = Checkpoint("/ckpt", world.now, checkpoint) if checkpoint is not None else None
-    world.heard = Heard(progress=Progress(world.now, step=step, checkpoint=made))
+    world.heard = PodReports(progress=Progress(world.now, step=step, checkpoint=made))
     world.settle()
 
 

@@ -14,10 +14,15 @@ from trainyard.kinds.pytorch.rules import check
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS, describe
-from trainyard.lifecycle import checks, node_check
-from trainyard.lifecycle.checks import Checked, Pairing, judge, rounds
-from trainyard.lifecycle.heard import Heard
+from trainyard.lifecycle.node_check import node_check_policy, node_check_results
+from trainyard.lifecycle.node_check.node_check_results import (
+    NodeCheckReport,
+    PairResult,
+    find_bad_nodes,
+    pairing_rounds,
+)
 from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.pod_reports import PodReports
 
 Pair = frozenset[int]
 HEARS = Settings(channel_address="reports.svc:7443")
@@ -34,37 +39,37 @@ def told(
     seconds: Mapping[int, float] | None = None,
     slow: Mapping[Pair, float] | None = None,
     silent: Collection[int] = (),
-) -> dict[str, Checked]:
+) -> dict[str, NodeCheckReport]:
     """What pods say: each takes 0.1 s for a matmul and 0.02 s for a pair."""
     found = {}
     for number in set(range(count)) - set(silent):
         pairs = []
-        for pair in itertools.chain.from_iterable(rounds(count)):
+        for pair in itertools.chain.from_iterable(pairing_rounds(count)):
             if number in pair:
                 (peer,) = set(pair) - {number}
                 both = frozenset(pair)
                 error = "RuntimeError: reset" if both in failed else ""
-                pairs.append(Pairing(f"p{peer}", (slow or {}).get(both, 0.02), error))
+                pairs.append(PairResult(f"p{peer}", (slow or {}).get(both, 0.02), error))
         own = (seconds or {}).get(number, 0.1)
-        found[f"p{number}"] = Checked(
-            "u", 1, checks.DONE, START, port=1, seconds=own, pairs=tuple(pairs)
+        found[f"p{number}"] = NodeCheckReport(
+            "u", 1, node_check_results.DONE, START, port=1, seconds=own, pairs=tuple(pairs)
         )
     return found
 
 
 def pairs_with(count: int, *members: int) -> set[Pair]:
-    drawn = itertools.chain.from_iterable(rounds(count))
+    drawn = itertools.chain.from_iterable(pairing_rounds(count))
     return {frozenset(pair) for pair in drawn if set(pair) & set(members)}
 
 
 def blamed(count: int, **said: Any) -> list[str]:
     apart = {name: f"node of {name}" for name in names(count)}
-    return [each.pod for each in judge(names(count), told(count, **said), apart)]
+    return [each.pod for each in find_bad_nodes(names(count), told(count, **said), apart)]
 
 
 @pytest.mark.parametrize("count", range(14))
 def test_nobody_has_two_partners_at_once_and_each_has_two_in_all(count: int) -> None:
-    drawn = rounds(count)
+    drawn = pairing_rounds(count)
     for each in drawn:
         busy = [number for pair in each for number in pair]
         assert len(busy) == len(set(busy))
@@ -93,8 +98,8 @@ def test_the_one_whose_pairs_are_far_slower_is_blamed(count: int) -> None:
 def test_a_node_that_others_do_well_on_is_not_blamed_for_a_pair() -> None:
     said = told(6, failed=pairs_with(6, 2))
     places = {"p2": "a", "p4": "a"}
-    assert judge(names(6), said, places) == []
-    (bad,) = judge(names(6), said, places | {"p4": "b"})
+    assert find_bad_nodes(names(6), said, places) == []
+    (bad,) = find_bad_nodes(names(6), said, places | {"p4": "b"})
     assert bad.pod == "p2"
 
 
@@ -121,10 +126,10 @@ def test_who_takes_far_longer_for_a_matmul_is_blamed() -> None:
 def test_whose_matmul_fails_is_blamed_where_it_succeeds_elsewhere() -> None:
     said = told(3)
     said["p1"] = replace(said["p1"], error="ArithmeticError: the result is wrong")
-    (bad,) = judge(names(3), said, {})
+    (bad,) = find_bad_nodes(names(3), said, {})
     assert bad == ("p1", "its matmul failed: ArithmeticError: the result is wrong")
     everywhere = {name: replace(each, error="no memory") for name, each in said.items()}
-    assert judge(names(3), everywhere, {}) == []
+    assert find_bad_nodes(names(3), everywhere, {}) == []
 
 
 # What is told and waited for.
@@ -142,19 +147,21 @@ class Trial(World):
         name = self.name(str(number))
         pod = Pod.decode(self.pods[name])
         more = {"host": name, "port": 1000 + number, **more}
-        said = Checked(pod.uid, pod.attempt, stage, self.now, **more)
+        said = NodeCheckReport(pod.uid, pod.attempt, stage, self.now, **more)
         self.heard = replace(self.heard, checks={**self.heard.checks, name: said})
 
     def word(self, number: int) -> dict[str, Any]:
         """What it is told."""
-        return node_check.word(self.status or {}, Pod.decode(self.pods[self.name(str(number))]))
+        return node_check_policy.instruction_for_pod(
+            self.status or {}, Pod.decode(self.pods[self.name(str(number))])
+        )
 
     def do(self, number: int, **more: Any) -> None:
         """Its part of the test, as it is told, with pairs that go well but for what is given."""
         word = self.word(number)
-        pairs = tuple(Pairing(each["replica"], 0.02, "") for each in word["pairs"])
+        pairs = tuple(PairResult(each["replica"], 0.02, "") for each in word["pairs"])
         more = {"seconds": 0.1, "pairs": pairs, **more}
-        self.say(number, checks.DONE, run=word["run"], **more)
+        self.say(number, node_check_results.DONE, run=word["run"], **more)
 
     @property
     def check(self) -> dict[str, Any]:
@@ -168,7 +175,7 @@ class Trial(World):
         self.running()
         for number in range(len(self.pods)):
             assert self.word(number) == {"say": "wait"}
-            self.say(number, checks.READY)
+            self.say(number, node_check_results.READY)
         self.settle()
         assert self.check["state"] == "Checking"
         return self
@@ -229,9 +236,9 @@ def test_one_replica_has_nobody_to_be_compared_with() -> None:
 
 def test_those_that_cannot_are_told_of_and_not_waited_for() -> None:
     world = Trial().running()
-    world.say(0, checks.READY)
-    world.say(1, checks.LEFT, port=0, error="torch cannot be used: no module")
-    world.say(2, checks.READY)
+    world.say(0, node_check_results.READY)
+    world.say(1, node_check_results.LEFT, port=0, error="torch cannot be used: no module")
+    world.say(2, node_check_results.READY)
     world.settle()
     assert [each["replica"] for each in world.check["members"]] == [
         world.name("0"),
@@ -239,7 +246,7 @@ def test_those_that_cannot_are_told_of_and_not_waited_for() -> None:
     ]
     assert world.word(1) == {"say": "start"}
     world.do(0)
-    world.say(2, checks.LEFT, error="the pairs took too long")
+    world.say(2, node_check_results.LEFT, error="the pairs took too long")
     world.settle()
     assert world.check["state"] == "Incomplete"
     text = "2 of 3 replicas were not tested, worker-1 first: torch cannot be used: no module"
@@ -251,11 +258,11 @@ def test_who_leaves_is_not_blamed_for_the_failure_of_its_pairs() -> None:
     gone = world.name("1")
     for number in (0, 2, 3):
         pairs = tuple(
-            Pairing(e["replica"], 0.02, "reset" if e["replica"] == gone else "")
+            PairResult(e["replica"], 0.02, "reset" if e["replica"] == gone else "")
             for e in world.word(number)["pairs"]
         )
         world.do(number, pairs=pairs)
-    world.say(1, checks.LEFT, error="the pairs took too long")
+    world.say(1, node_check_results.LEFT, error="the pairs took too long")
     world.settle()
     assert world.check["state"] == "Incomplete"
 
@@ -267,7 +274,7 @@ def test_who_says_nothing_more_is_waited_for_as_long_as_the_rounds_may_take() ->
     cut_off = world.name("1")
     for number in (0, 2, 3):
         pairs = tuple(
-            Pairing(e["replica"], 0.02, "reset" if e["replica"] == cut_off else "")
+            PairResult(e["replica"], 0.02, "reset" if e["replica"] == cut_off else "")
             for e in world.word(number)["pairs"]
         )
         world.do(number, pairs=pairs)
@@ -281,7 +288,7 @@ def test_who_says_nothing_more_is_waited_for_as_long_as_the_rounds_may_take() ->
 def test_one_that_runs_and_says_nothing_is_waited_for_two_minutes() -> None:
     world = Trial().running()
     for number in (0, 1):
-        world.say(number, checks.READY)
+        world.say(number, node_check_results.READY)
     world.advance(119).settle()
     assert "nodeCheck" not in (world.status or {})
     world.advance(2).settle()
@@ -289,8 +296,8 @@ def test_one_that_runs_and_says_nothing_is_waited_for_two_minutes() -> None:
     # One that takes its time, and says so, is waited for longer.
     world = Trial().running()
     for number in (0, 1):
-        world.say(number, checks.READY)
-    world.say(2, checks.BEGUN, port=0)
+        world.say(number, node_check_results.READY)
+    world.say(2, node_check_results.BEGUN, port=0)
     world.advance(200).settle()
     assert "nodeCheck" not in (world.status or {})
 
@@ -319,7 +326,7 @@ def test_each_start_of_all_has_its_own() -> None:
 def test_another_controller_goes_on() -> None:
     world = Trial().begun()
     run = world.word(0)["run"]
-    world.heard = Heard()
+    world.heard = PodReports()
     world.settle()
     assert world.word(0)["run"] == run
     for number in range(3):
@@ -346,7 +353,7 @@ def test_what_others_wrote_there_is_passed_over() -> None:
         world.status["nodeCheck"] = junk
         assert world.word(0) == {"say": "wait"}
         for number in range(3):
-            world.say(number, checks.READY)
+            world.say(number, node_check_results.READY)
         world.settle()
         assert world.check["state"] == "Checking"
 
@@ -360,7 +367,7 @@ def test_what_others_wrote_there_is_passed_over() -> None:
 )
 def test_reports_that_make_no_sense_are_refused(report: object) -> None:
     with pytest.raises(ValueError, match="nodeCheck"):
-        Checked.decode(report, START)
+        NodeCheckReport.decode(report, START)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.lifecycle.world import SETTINGS, World, pytorch
 from trainyard.lifecycle import plan
 from trainyard.lifecycle.actions import Plan
-from trainyard.lifecycle.heard import Checkpoint, Collectives, Heard, Progress
+from trainyard.lifecycle.pod_reports import Checkpoint, CollectiveCounts, PodReports, Progress
 
 EVERY = SETTINGS.progress_seconds
 
@@ -26,7 +26,7 @@ def running() -> World:
 
 def told(world: World, progress: Progress, now: datetime | None = None) -> Plan:
     """The plan of a pass that has heard this."""
-    observed = replace(world.observed(), heard=Heard(progress))
+    observed = replace(world.observed(), heard=PodReports(progress))
     moment = now or world.now
     return plan(world.workload, world.status, observed, moment, SETTINGS)
 
@@ -150,11 +150,13 @@ def test_it_is_told_where_the_step_was_read_until_the_program_tells_it() -> None
     assert "source" not in heard(world, Progress(world.now, "p", step=6))
 
 
-def counted(world: World, heard: Collectives, progress: Progress | None = None) -> dict[str, Any]:
+def counted(
+    world: World, heard: CollectiveCounts, progress: Progress | None = None
+) -> dict[str, Any]:
     """The progress that a pass writes, a while after the one before."""
     world.now += timedelta(seconds=EVERY + 1)
     progress = progress and replace(progress, at=world.now)
-    both = Heard(progress, collectives=replace(heard, at=world.now))
+    both = PodReports(progress, collectives=replace(heard, at=world.now))
     observed = replace(world.observed(), heard=both)
     made = plan(world.workload, world.status, observed, world.now, SETTINGS)
     world.status = made.status or world.status
@@ -178,14 +180,14 @@ def test_of_one_that_tells_nothing_its_collectives_are_told(
     given: dict[str, Any], message: str
 ) -> None:
     world = running()
-    found = counted(world, Collectives(world.now, "p", **given))
+    found = counted(world, CollectiveCounts(world.now, "p", **given))
     assert (found["message"], found["source"], found["replica"]) == (message, "Collectives", "p")
     assert not found.keys() & {"step", "percentage", "remainingSeconds", "stepsPerSecond"}
 
 
 def test_whatever_says_how_far_it_is_goes_before_its_collectives() -> None:
     world = running()
-    many = Collectives(world.now, "p", 100, 1.0)
+    many = CollectiveCounts(world.now, "p", 100, 1.0)
     counted(world, many)
     found = counted(world, many, Progress(world.now, "p", metrics=(("loss", "1"),)))
     assert found["source"] == "Collectives"
@@ -199,6 +201,8 @@ def test_whatever_says_how_far_it_is_goes_before_its_collectives() -> None:
 
 def test_of_one_that_has_ended_it_is_told_how_many_there_were() -> None:
     world = running()
-    counted(world, Collectives(world.now, "p", 100, 1.0, (2, 2.0)))
+    counted(world, CollectiveCounts(world.now, "p", 100, 1.0, (2, 2.0)))
     world.exit("worker-0", 0)
-    assert counted(world, Collectives(world.now, "p", 120, 1.0))["message"] == "120 collectives"
+    assert (
+        counted(world, CollectiveCounts(world.now, "p", 120, 1.0))["message"] == "120 collectives"
+    )

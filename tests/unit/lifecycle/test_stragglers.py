@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.lifecycle.test_hangs import rank as told_rank
 from tests.unit.lifecycle.world import World, pytorch
-from trainyard.lifecycle.heard import Heard
-from trainyard.lifecycle.ranks import MOST_ARRIVALS, Arrival, Rank
-from trainyard.lifecycle.stragglers import Late, judge
+from trainyard.lifecycle.hang.rank_reports import MOST_ARRIVALS, Arrival, RankReport
+from trainyard.lifecycle.pod_reports import PodReports
+from trainyard.lifecycle.straggler.straggler_detector import Straggler, detect_stragglers
 
 Work = Callable[[int, int], float]
 """Seconds that a rank needs for a step."""
@@ -29,7 +29,7 @@ def trained(
     began: float = 0.0,
     follow: int = 0,
     clocks: Mapping[int, float] | None = None,
-) -> list[Rank]:
+) -> list[RankReport]:
     """What ranks tell after so many steps, each of one collective that `follow` others follow at
     once; `clocks`: by how much those of other machines are wrong."""
     clocks = clocks or {}
@@ -55,9 +55,11 @@ def trained(
 
 
 def named(
-    ranks: Sequence[Rank], skews: Mapping[str, float] | None = None, before: Sequence[Late] = ()
+    ranks: Sequence[RankReport],
+    skews: Mapping[str, float] | None = None,
+    before: Sequence[Straggler] = (),
 ) -> list[int] | None:
-    found = judge(ranks, skews or {}, before)
+    found = detect_stragglers(ranks, skews or {}, before)
     return None if found is None else [each.rank for each in found]
 
 
@@ -149,7 +151,7 @@ def test_too_little_is_no_finding() -> None:
 
 def test_who_is_named_stays_so_until_it_keeps_up_and_none_flickers() -> None:
     little: Work = lambda rank, _: 0.5 * (1 + 0.1 * rank)  # noqa: E731
-    before = judge(trained(lambda rank, _: 0.5 * (1 + 0.3 * rank), 40), {})
+    before = detect_stragglers(trained(lambda rank, _: 0.5 * (1 + 0.3 * rank), 40), {})
     assert before is not None
     assert [each.rank for each in before] == [1]
     assert round(before[0].share, 2) == 0.23
@@ -161,13 +163,13 @@ def test_who_is_named_stays_so_until_it_keeps_up_and_none_flickers() -> None:
 # What is told of it.
 
 
-def late(world: World, number: int, share: float = 0.234, attempt: int = 1) -> Late:
-    return Late(world.name(str(number)), attempt, number, share)
+def late(world: World, number: int, share: float = 0.234, attempt: int = 1) -> Straggler:
+    return Straggler(world.name(str(number)), attempt, number, share)
 
 
 def job_with(*found: int) -> World:
     world = World(pytorch(workers=4, run_policy=OBSERVED)).running()
-    world.heard = Heard(late=tuple(late(world, number) for number in found))
+    world.heard = PodReports(late=tuple(late(world, number) for number in found))
     return world.settle()
 
 
@@ -179,18 +181,18 @@ def test_who_is_late_is_in_the_status_and_told_once() -> None:
     assert (told["rank"], told["latePercent"], told["attempt"]) == (1, 23, 1)
     text = "late at most collectives: others wait for it 23% of the time"
     assert world.told("Straggler") == [f"worker-1 (rank 1) is {text}."]
-    world.heard = Heard(late=(late(world, 1, 0.4),))
+    world.heard = PodReports(late=(late(world, 1, 0.4),))
     world.advance(60).settle()
     assert world.status["stragglers"] == [told]
     assert len(world.told("Straggler")) == 1
     # Another controller, which has not heard anything yet.
-    world.heard = Heard()
+    world.heard = PodReports()
     world.advance(60).settle()
     assert world.status["stragglers"] == [told]
-    world.heard = Heard(late=(late(world, 1), late(world, 2)))
+    world.heard = PodReports(late=(late(world, 1), late(world, 2)))
     world.advance(60).settle()
     assert world.told("Straggler")[1:] == [f"worker-2 (rank 2) is {text}."]
-    world.heard = Heard(late=())
+    world.heard = PodReports(late=())
     world.advance(60).settle()
     assert "stragglers" not in world.status
 
@@ -204,7 +206,7 @@ def test_the_pod_of_another_attempt_is_another() -> None:
 
 def test_eight_are_named_at_most() -> None:
     world = World(pytorch(workers=12, run_policy=OBSERVED)).running()
-    world.heard = Heard(late=tuple(late(world, number) for number in range(1, 12)))
+    world.heard = PodReports(late=tuple(late(world, number) for number in range(1, 12)))
     world.settle()
     assert world.status is not None
     assert len(world.status["stragglers"]) == 8
@@ -215,27 +217,27 @@ def test_what_others_wrote_there_is_passed_over() -> None:
     assert world.status is not None
     for junk in (3, [3], [{}], [{"replica": "x"}]):
         world.status["stragglers"] = junk
-        world.heard = Heard()
+        world.heard = PodReports()
         world.advance(1).settle()
         assert "stragglers" not in world.status
 
 
 def test_who_is_not_observed_is_not_told_of() -> None:
     world = World(pytorch(workers=2, run_policy={"observe": False})).running()
-    world.heard = Heard(late=(late(world, 1),))
+    world.heard = PodReports(late=(late(world, 1),))
     world.settle()
     assert world.status is not None
     assert "stragglers" not in world.status
 
 
-def late_by(second: float, steps: int = 40) -> Sequence[Rank]:
+def late_by(second: float, steps: int = 40) -> Sequence[RankReport]:
     """Two ranks, of which the second takes so much longer."""
     return trained(lambda rank, _: second if rank else 0.5, steps)
 
 
 def test_who_is_late_is_named_with_its_pod_and_attempt() -> None:
     ranks = [replace(each, attempt=7 + each.rank) for each in late_by(0.75)]
-    (late,) = judge(ranks, {}) or ()
+    (late,) = detect_stragglers(ranks, {}) or ()
     assert (late.pod, late.attempt, late.rank) == (ranks[1].pod, 8, 1)
 
 
@@ -244,13 +246,13 @@ def test_of_several_groups_the_one_counts_in_which_a_rank_is_the_latest(
     order: tuple[str, str],
 ) -> None:
     shares = {"quick": 0.65, "slow": 0.9}
-    alone = {name: judge(late_by(seconds), {}) for name, seconds in shares.items()}
+    alone = {name: detect_stragglers(late_by(seconds), {}) for name, seconds in shares.items()}
     told = {name: [each.arrivals["0"] for each in late_by(s)] for name, s in shares.items()}
     both = [
         replace(each, arrivals={name: told[name][each.rank] for name in order})
         for each in late_by(0.5)
     ]
-    assert judge(both, {}) == alone["slow"] != alone["quick"]
+    assert detect_stragglers(both, {}) == alone["slow"] != alone["quick"]
 
 
 def test_a_group_of_which_too_little_is_known_hides_no_other() -> None:

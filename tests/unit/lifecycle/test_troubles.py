@@ -13,7 +13,7 @@ from trainyard.kinds.podgroup import POD_GROUPS
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SERVICES
-from trainyard.lifecycle import Invalid, plan_invalid
+from trainyard.lifecycle import InvalidObject, plan_invalid
 from trainyard.lifecycle.actions import Create, Delete
 from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.schema.times import parse, render
@@ -274,16 +274,18 @@ def test_a_thousand_new_replicas_are_one_event() -> None:
 
 
 def test_an_invalid_job_fails_and_says_why() -> None:
-    plan = plan_invalid(Invalid("GenericJob", "x", 2, ["spec.a: no", "spec.b: never"]), None, START)
+    plan = plan_invalid(
+        InvalidObject("GenericJob", "x", 2, ["spec.a: no", "spec.b: never"]), None, START
+    )
     assert plan.status is not None
     assert (plan.status["phase"], plan.status["observedGeneration"]) == ("Failed", 2)
     failed = next(c for c in plan.status["conditions"] if c["type"] == "Failed")
     assert failed["reason"] == "InvalidSpec"
     assert failed["message"] == "GenericJob x is invalid: spec.a: no; spec.b: never"
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "InvalidSpec")]
-    again = plan_invalid(Invalid("GenericJob", "x", 2, ["spec.a: no"]), plan.status, START)
+    again = plan_invalid(InvalidObject("GenericJob", "x", 2, ["spec.a: no"]), plan.status, START)
     assert again.status is None
-    later = plan_invalid(Invalid("GenericJob", "x", 3, ["spec.a: no"]), plan.status, START)
+    later = plan_invalid(InvalidObject("GenericJob", "x", 3, ["spec.a: no"]), plan.status, START)
     assert later.status == plan.status | {"observedGeneration": 3}
 
 

@@ -15,11 +15,11 @@ from tests.unit.lifecycle.world import pytorch
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SERVICES
-from trainyard.lifecycle import Invalid
+from trainyard.lifecycle import InvalidObject
 from trainyard.lifecycle.actions import Create, Delete, Event
 from trainyard.lifecycle.observed import Conflict, Owned, Refusal
-from trainyard.lifecycle.viewer_links import of_dependents
-from trainyard.lifecycle.viewers import plan_invalid_viewer
+from trainyard.lifecycle.viewer.viewer_links import viewer_status_fields
+from trainyard.lifecycle.viewer.viewer_plan import plan_invalid_viewer
 
 
 def told(world: World, kind: str) -> tuple[str, str]:
@@ -291,7 +291,7 @@ def test_a_pod_that_ended_with_its_node_is_replaced() -> None:
 
 
 def test_all_rules_that_an_invalid_board_breaks_are_told() -> None:
-    invalid = Invalid("TensorBoard", "digits", 4, ["spec.a: no", "spec.b: no"])
+    invalid = InvalidObject("TensorBoard", "digits", 4, ["spec.a: no", "spec.b: no"])
     made = plan_invalid_viewer(invalid, None, NOW)
     message = "the spec is invalid: spec.a: no; spec.b: no"
     condition = {"type": "Ready", "status": "False", "reason": "InvalidSpec", "message": message}
@@ -344,7 +344,7 @@ def test_the_job_tells_of_its_board(
         board = next(obj for obj in jobs.owned.values() if obj["kind"] == "TensorBoard")
         board["status"], uid = status, board["metadata"]["uid"]
     ready = bool(expected.get("ready"))
-    assert of_dependents(jobs.workload, jobs.observed()) == {
+    assert viewer_status_fields(jobs.workload, jobs.observed()) == {
         "tensorboard": {
             "action": "NOP",
             "dependent": {

@@ -14,10 +14,10 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.tensorboard.spec import TensorBoard
 from trainyard.kinds.tensorboard.workload import describe
 from trainyard.kube.resources import PODS, SERVICES
-from trainyard.lifecycle import Invalid
+from trainyard.lifecycle import InvalidObject
 from trainyard.lifecycle.actions import Create, Delete, Plan
 from trainyard.lifecycle.observed import Conflict, Observed, Owned, Pod, Refusal
-from trainyard.lifecycle.viewers import plan_invalid_viewer, plan_viewer
+from trainyard.lifecycle.viewer.viewer_plan import plan_invalid_viewer, plan_viewer
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 UID = "board-uid"
@@ -364,7 +364,7 @@ def test_a_condition_that_holds_keeps_its_time() -> None:
 
 
 def test_an_invalid_board_is_told_and_left_alone() -> None:
-    invalid = Invalid("TensorBoard", "digits", 4, ["spec.image: must be a string"])
+    invalid = InvalidObject("TensorBoard", "digits", 4, ["spec.image: must be a string"])
     made = plan_invalid_viewer(invalid, {"url": "http://x"}, NOW)
     assert made.actions == ()
     assert made.status is not None

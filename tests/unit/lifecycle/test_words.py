@@ -10,17 +10,17 @@ import pytest
 
 from tests.unit.lifecycle.world import START, World, pytorch
 from trainyard.lifecycle import texts
-from trainyard.lifecycle.ledger import Ledger, Record, ending
+from trainyard.lifecycle.ledger import Ledger, Record, attempt_end
 from trainyard.lifecycle.outcomes import Exit, State
-from trainyard.lifecycle.replicas import Replica, look
-from trainyard.lifecycle.single_restarts import last_attempt
+from trainyard.lifecycle.replica_view import Replica, sort_replicas
+from trainyard.lifecycle.restart.single_restarts import finished_attempt
 from trainyard.schema.times import render
 
 
 def replica(world: World, entry: dict[str, Any] | None = None) -> Replica:
     """The only replica, as it is read; `entry` is what status said of it."""
     entries = {world.name("0"): {"uid": "u", **entry}} if entry else {}
-    (found,) = look(world.workload, Ledger(), entries, world.observed()).replicas
+    (found,) = sort_replicas(world.workload, Ledger(), entries, world.observed()).replicas
     return found
 
 
@@ -79,7 +79,7 @@ def test_who_took_a_pod_and_when() -> None:
 def test_an_end_without_a_code_has_its_words(end: Exit, lost: str, failed: str) -> None:
     world = World(pytorch(workers=1))
     found = replica(world)._replace(exit=end)
-    assert texts.lost_to(found) == lost.replace("N", found.name)
+    assert texts.taken_away(found) == lost.replace("N", found.name)
     told = f"PyTorchTrainingJob train has failed: {failed.replace('N', found.name)}"
     assert texts.job_failure(world.workload, found) == told
 
@@ -114,7 +114,7 @@ def test_when_a_restart_comes_is_told(seconds: float, when: str) -> None:
 )
 def test_an_attempts_end_has_a_reason(end: Exit, reason: str) -> None:
     found = replica(World(pytorch(workers=1)).settle())._replace(exit=end)
-    assert last_attempt(Ledger(), found, START)["reason"] == reason
+    assert finished_attempt(Ledger(), found, START)["reason"] == reason
 
 
 def seconds(number: int) -> datetime:
@@ -144,7 +144,7 @@ def test_an_attempt_began_with_its_pod(
     found = found._replace(pod=pod, exit=Exit(1, at=seconds(ended)))
     attempts = ({"number": 1, "startTime": render(START)},)
     ledger = Ledger(records={found.name: Record(2, not_before=seconds(4))}, attempts=attempts)
-    told = last_attempt(ledger, found, seconds(7))
+    told = finished_attempt(ledger, found, seconds(7))
     assert (told["number"], told["startTime"]) == (2, render(seconds(expected)))
 
 
@@ -152,7 +152,7 @@ def test_the_first_attempt_of_a_pod_that_has_gone_began_with_the_job() -> None:
     found = replica(World(pytorch(workers=1)))._replace(exit=Exit(1))
     attempts = ({"number": 1, "startTime": render(START)},)
     for records in ({}, {found.name: Record(1)}):
-        told = last_attempt(Ledger(records=records, attempts=attempts), found, seconds(7))
+        told = finished_attempt(Ledger(records=records, attempts=attempts), found, seconds(7))
         assert told["startTime"] == render(START)
 
 
@@ -160,8 +160,8 @@ def test_an_attempt_ends_once() -> None:
     """And one that was still to start when it ended starts with its end."""
     due = render(seconds(5))
     ledger = Ledger(attempts=({"number": 1, "startTime": due},))
-    closed = ledger.close(ending(seconds(3), "Paused"))
+    closed = ledger.close(attempt_end(seconds(3), "Paused"))
     now = render(seconds(3))
     entry = {"number": 1, "startTime": now, "endTime": now, "reason": "Paused"}
     assert closed.attempts == (entry,)
-    assert closed.close(ending(seconds(9), "Error")) == closed
+    assert closed.close(attempt_end(seconds(9), "Error")) == closed

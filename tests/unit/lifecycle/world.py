@@ -21,8 +21,8 @@ from trainyard.kinds.table import KINDS, describe
 from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import Observed, Owned, Plan, Pod, plan
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch
-from trainyard.lifecycle.heard import NOTHING
 from trainyard.lifecycle.observed import Conflict, Flavor, Refusal
+from trainyard.lifecycle.pod_reports import NO_REPORTS
 from trainyard.schema.times import render
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -141,7 +141,7 @@ class World:
         self.conflicts: tuple[Conflict, ...] = ()
         self.lost_nodes: frozenset[str] = frozenset()
         self.flavors: dict[str, Flavor] = {}
-        self.heard = NOTHING
+        self.heard = NO_REPORTS
         self.since: datetime | None = None
         self.deleted = False
         self.warnings: tuple[str, ...] = ()

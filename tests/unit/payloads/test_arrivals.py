@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.test_hangs import NOW
-from trainyard.lifecycle.ranks import Rank
+from trainyard.lifecycle.hang.rank_reports import RankReport
 from trainyard.payloads import arrivals
 from trainyard.payloads.arrivals import MOST, Arrivals, Group
 
@@ -133,10 +133,10 @@ def test_the_controller_reads_what_is_told(recorder: Recorder) -> None:
     found.look(0, 2)
     machine, now, listed = found.report()
     base = {"kind": "Collecting", "machine": machine, "now": now, "arrivals": listed}
-    rank = Rank.decode(base, "worker-0", NOW)
+    rank = RankReport.decode(base, "worker-0", NOW)
     assert [each.number for each in rank.arrivals["0"]] == list(range(2, 9))
     assert rank.arrivals["0"][0].at == pytest.approx(BEGAN + 1, abs=1e-3)
     assert rank.arrivals["0"][0].gap == pytest.approx(0.5, abs=1e-3)
     for wrong in ([3], [["0"]], [["0", 3]], [["0", [[1, 2]]]], [["0", [[1, "2", 3]]]], "x"):
         with pytest.raises(ValueError, match=r"observation\.arrivals"):
-            Rank.decode({**base, "arrivals": wrong}, "worker-0", NOW)
+            RankReport.decode({**base, "arrivals": wrong}, "worker-0", NOW)

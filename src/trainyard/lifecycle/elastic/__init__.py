@@ -1,0 +1,1 @@
+"""Elastic jobs: changes of size, and restarts that survivors do not notice."""

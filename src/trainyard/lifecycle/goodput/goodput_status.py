@@ -1,0 +1,194 @@
+"""Where a job's wall time goes: `status.goodput`.
+
+Time is accounted for only in writes of the status that happen anyway. What a job does changes with
+such a write, so until the next one it does what the last one said. Sums are kept for good, those of
+single attempts as long as the attempts are told (decision 231).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from trainyard.kinds.shared.goodput import Part
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
+from trainyard.kinds.shared.workload import Scope
+from trainyard.lifecycle.goodput.goodput_work import TrackedWork, update_work
+from trainyard.lifecycle.ledger import EVICTED, HISTORY, PAUSED, Ledger, final_phase
+from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.schema.times import parse, render
+
+Obj = dict[str, Any]
+_QUEUED = (
+    ConditionReason.UNSCHEDULABLE,
+    ConditionReason.WAITS_FOR_ADMISSION,
+    ConditionReason.EVICTED,
+    ConditionReason.FLAVOR_UNKNOWN,
+    ConditionReason.NO_GANG_SCHEDULER,
+)
+_DIGITS = 3
+
+
+def account_time(context: ReconcileContext, new: Obj) -> Obj:
+    """A status that is about to be written, with all time until now; that of a job that had ended
+    before is as it was."""
+    if final_phase(context.before):
+        return new
+    told = _add_elapsed_time(new, context.ledger, context.now, context.workload.created)
+    if context.workload.hang is not None and _is_hung(new) and not _is_hung(context.before):
+        _count_hang_as_hung(told, context.workload.hang.after_seconds)
+    known = TrackedWork.decode(context.ledger.work)
+    work = update_work(context.observed.heard.progress, known, context.ledger.attempts)
+    if work is None:
+        return {**new, "goodput": told}
+    own = [each for each in told["attempts"] if each["number"] == work.attempt]
+    saved, earlier = work.saving, 0.0
+    if known is not None and work.run == known.run:
+        saved -= known.saving
+        earlier = (known.began - work.began).total_seconds()
+    else:
+        _correct_for_new_process(told, context, known, work)
+    for idle in (Part.RESTARTING, Part.STARTING) if earlier else ():
+        earlier -= _move_seconds(told, own, idle, Part.TRAINING, earlier)
+    _move_seconds(told, own, Part.TRAINING, Part.SAVING, saved)
+    return {**new, "goodput": told, "internal": {**new["internal"], "work": work.encode()}}
+
+
+def _is_hung(status: Mapping[str, Any]) -> bool:
+    return _condition(status, ConditionType.HUNG).get("status") == "True"
+
+
+def _count_hang_as_hung(goodput: Obj, seconds: float) -> None:
+    """A hang is told only after it has lasted for a while, which was taken for training."""
+    trained = [each for each in goodput["attempts"] if each.get(Part.TRAINING.value)]
+    _move_seconds(goodput, trained[-1:], Part.TRAINING, Part.HUNG, seconds)
+
+
+def _correct_for_new_process(
+    goodput: Obj, context: ReconcileContext, known: TrackedWork | None, work: TrackedWork
+) -> None:
+    """Tell training from what it turns out to have been, since what does the steps has begun anew.
+
+    With its first step it is known since when it trains, and what of the work before is done
+    again. An attempt of a job of which none was told has not trained.
+    """
+    goodput.setdefault(Part.LOST.value, 0.0)
+    since = max((context.now - work.began).total_seconds(), 0.0)
+    attempts = goodput["attempts"]
+    own = [each for each in attempts if each["number"] == work.attempt]
+    if known is None:
+        _set_trained_seconds(goodput, own, Part.STARTING, since)
+        return
+    if known.attempt == work.attempt:  # a launcher has started it again in its pod
+        lost = sum(map(_trained, own)) - since - known.until(work.first)
+        _move_seconds(goodput, own, Part.TRAINING, Part.LOST, lost)
+        return
+    together = context.workload.scope is Scope.JOB
+    between = [each for each in attempts if known.attempt <= each["number"] < work.attempt]
+    before = [e for e in between if e["number"] == known.attempt] if together else between
+    lost = sum(map(_trained, before)) - known.until(work.first)
+    _move_seconds(goodput, before, Part.TRAINING, Part.LOST, lost)
+    silent = [each for each in between if each not in before]
+    _move_seconds(goodput, silent, Part.TRAINING, Part.RESTARTING, sum(map(_trained, silent)))
+    _set_trained_seconds(goodput, own, Part.RESTARTING, since)
+
+
+def _set_trained_seconds(goodput: Obj, own: list[Obj], idle: Part, since: float) -> None:
+    """An attempt has trained for so many seconds, whatever was taken for training."""
+    hung = sum(each.get(Part.HUNG.value, 0.0) for each in own)
+    more = since - hung - sum(map(_trained, own))
+    _move_seconds(goodput, own, idle, Part.TRAINING, more)
+    _move_seconds(goodput, own, Part.TRAINING, idle, -more)
+
+
+def _trained(attempt: Mapping[str, Any]) -> float:
+    return sum(float(attempt.get(part.value, 0.0)) for part in (Part.TRAINING, Part.SAVING))
+
+
+def _move_seconds(
+    goodput: Obj, attempts: list[Obj], one: Part, other: Part, seconds: float
+) -> float:
+    """Seconds of some attempts, the last first, that were taken for something else; how many of
+    them there were."""
+    left = seconds
+    for attempt in reversed(attempts):
+        moved = min(left, attempt.get(one.value, 0.0))
+        if moved <= 0:
+            continue
+        left -= moved
+        for each in (goodput, attempt):
+            each[one.value] = round(max(each.get(one.value, 0.0) - moved, 0.0), _DIGITS)
+            each[other.value] = round(each.get(other.value, 0.0) + moved, _DIGITS)
+    return seconds - left
+
+
+def _add_elapsed_time(
+    status: Mapping[str, Any], ledger: Ledger, now: datetime, created: datetime | None
+) -> Obj:
+    """`status` holds what the job does from now on, and the goodput that was written last."""
+    known = status.get("goodput") or {}
+    since = parse(known.get("asOf"))
+    if since is None:
+        since, known = min(created or now, now), {"state": Part.STARTING.value}
+    seconds = max((now - since).total_seconds(), 0.0)
+    part = str(known.get("state", ""))
+    attempts = [dict(each) for each in known.get("attempts") or ()]
+    number = ledger.attempts[-1]["number"] if ledger.attempts else None
+    is_new = bool(attempts) and number not in (None, attempts[-1]["number"])
+    late = 0.0
+    if is_new and part == Part.TRAINING:
+        late = min(max(_since_end(ledger, now), 0.0), seconds)
+    sums = _add_seconds(known, part, seconds - late) if part else _known_parts(known)
+    if part and attempts:
+        last = attempts[-1]
+        attempts[-1] = {"number": last["number"], **_add_seconds(last, part, seconds - late)}
+    if number is not None and not attempts:
+        attempts = [{"number": number, **sums}]  # with what came before it
+    if is_new:
+        sums = _add_seconds(sums, Part.RESTARTING.value, late)
+        attempts.append({"number": number, **_add_seconds({}, Part.RESTARTING.value, late)})
+    state = _current_part(status, ledger)
+    return {
+        **sums,
+        **({"state": state.value} if state else {}),
+        "asOf": render(now),
+        "attempts": attempts[-HISTORY:],
+    }
+
+
+def _since_end(ledger: Ledger, now: datetime) -> float:
+    """Seconds since the attempt before ended, which may be learnt of late."""
+    ends = (parse(each.get("endTime")) for each in ledger.attempts[-2:-1])
+    return max(((now - end).total_seconds() for end in ends if end is not None), default=0.0)
+
+
+def _current_part(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
+    """What the job spends its time on from now on; None once it has ended."""
+    if ledger.ended:
+        return None
+    if ledger.paused:
+        return Part.PAUSED
+    running = _condition(status, ConditionType.RUNNING)
+    if ledger.held or (running.get("status") != "True" and running.get("reason") in _QUEUED):
+        return Part.QUEUED
+    if running.get("status") == "True":
+        return Part.HUNG if _is_hung(status) else Part.TRAINING
+    before = ledger.attempts[-2] if len(ledger.attempts) > 1 else {}
+    is_again = ledger.ready_at or (before and before.get("reason") not in (PAUSED, EVICTED))
+    return Part.RESTARTING if is_again else Part.STARTING
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
+
+
+def _known_parts(known: Mapping[str, Any]) -> Obj:
+    return {part.value: known[part.value] for part in Part if part.value in known}
+
+
+def _add_seconds(known: Mapping[str, Any], part: str, seconds: float) -> Obj:
+    sums = _known_parts(known)
+    if seconds:
+        sums[part] = round(sums.get(part, 0.0) + seconds, _DIGITS)
+    return sums

@@ -1,0 +1,1 @@
+"""Hangs: what ranks report, who is to blame, and what follows."""

@@ -1,0 +1,232 @@
+"""A job that hangs: what its ranks' reports come to in this pass, and what follows (decision 225).
+
+A finding counts once it has held for `hang.afterSeconds`. Everything is computed anew from the last
+reports, each of which says since when; so nothing is lost when the controller changes hands but the
+reports, which come again within half a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason
+from trainyard.kinds.shared.workload import FailureAction, HangAction, HangPolicy
+from trainyard.kube.resources import CONFIG_MAPS
+from trainyard.lifecycle import texts
+from trainyard.lifecycle.actions import Create, Event
+from trainyard.lifecycle.completion.verdicts import Verdict
+from trainyard.lifecycle.hang import hang_detector, hang_texts
+from trainyard.lifecycle.hang.hang_detector import Finding
+from trainyard.lifecycle.hang.rank_reports import ALONE, STOPPED, STUCK, RankReport
+from trainyard.lifecycle.outcomes import Exit, Ruling, State
+from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_view import Replica
+from trainyard.lifecycle.status.conditions import Conditions
+from trainyard.schema.dataclass import dataclass
+from trainyard.schema.times import parse
+
+HUNG = "Hung"
+"""Why a replica failed, or an attempt was ended, whose ranks got nowhere."""
+RULE = "runPolicy.hang"
+_REASONS = {
+    Finding.HUNG: ConditionReason.HUNG,
+    Finding.MISMATCH: ConditionReason.COLLECTIVES_DIFFER,
+    Finding.STOPPED: ConditionReason.RANK_STOPPED,
+    Finding.SUSPECT: ConditionReason.HANG_SUSPECTED,
+    Finding.BUSY: ConditionReason.WAITS_FOR_BUSY,
+    Finding.SLEEPS: ConditionReason.SLEEPS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HangObservation:
+    """What the ranks do: those that report for the pods of this attempt, a finding, and whether it
+    has held for long enough to be told, and else when it will have."""
+
+    ranks: tuple[RankReport, ...] = ()
+    verdict: hang_detector.HangVerdict | None = None
+    is_due: bool = False
+    due: datetime | None = None
+    is_partial: bool = False
+    """Whether a hang was told in this attempt, by another controller, of which this one has not
+    heard enough."""
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether it may be acted on."""
+        return self.is_due and self.verdict is not None and self.verdict.finding.is_hang
+
+    @property
+    def text(self) -> str:
+        """The finding in words."""
+        return hang_texts.describe(self.verdict) if self.verdict is not None else ""
+
+
+NOT_OBSERVED = HangObservation()
+
+
+def observe(context: ReconcileContext) -> HangObservation:
+    """What the reports come to."""
+    policy = context.workload.hang
+    if policy is None or context.workload.debug:
+        return NOT_OBSERVED
+    by_pod = {replica.name: replica for replica in context.view.replicas}
+    ranks = tuple(
+        _as_seen_by_node(rank, by_pod[rank.pod])
+        for rank in _current_ranks(context)
+        if rank.kind != ALONE  # of which nothing is waited for
+    )
+    if any(_has_yet_to_start(replica) for replica in context.view.not_running):
+        return HangObservation(ranks)
+    if _is_partial(context, ranks):
+        return HangObservation(ranks, is_partial=True)
+    if not ranks:
+        return HangObservation()
+    gone = frozenset(short_name(each) for each in context.view.not_running if each.ended)
+    verdict = hang_detector.detect_hang(ranks, context.now, gone=gone, serves=policy.may_serve)
+    return _with_due_time(ranks, verdict, policy, context.now)
+
+
+def _current_ranks(context: ReconcileContext) -> Iterator[RankReport]:
+    """Those that report for the pods of this attempt."""
+    by_pod = {replica.name: replica for replica in context.view.replicas}
+    return (r for r in context.observed.heard.ranks if _is_current(by_pod.get(r.pod), r))
+
+
+# Decision 364.
+def ranks_never_met_event(context: ReconcileContext, verdict: Verdict) -> tuple[Event, ...]:
+    """What is to be told of a job that has succeeded, whose launcher started several ranks that
+    never met."""
+    policy = context.workload.hang
+    if not verdict.success or policy is None or not policy.launched or context.workload.debug:
+        return ()
+    ranks = tuple(_current_ranks(context))
+    if not ranks or any(rank.kind != ALONE for rank in ranks):
+        return ()
+    text = hang_texts.ranks_never_met(max(rank.size for rank in ranks))
+    return (Event("Warning", EventReason.RANKS_APART.value, text),)
+
+
+# Decision 313.
+def _is_partial(context: ReconcileContext, ranks: tuple[RankReport, ...]) -> bool:
+    told = Conditions(context.before.get("conditions") or (), context.now)
+    since, ready = (
+        parse(told.get(ConditionType.HUNG).get("lastTransitionTime")),
+        context.ledger.ready_at,
+    )
+    if not told.is_true(ConditionType.HUNG) or since is None or ready is None or since < ready:
+        return False
+    is_whole = bool(ranks) and len({rank.rank for rank in ranks}) >= hang_detector.world_size(ranks)
+    return not is_whole and all(rank.kind in STUCK for rank in ranks)
+
+
+def _with_due_time(
+    ranks: tuple[RankReport, ...],
+    verdict: hang_detector.HangVerdict | None,
+    policy: HangPolicy,
+    now: datetime,
+) -> HangObservation:
+    if verdict is None:
+        return HangObservation(ranks)
+    due = verdict.since + timedelta(seconds=policy.after_seconds)
+    return HangObservation(ranks, verdict, now >= due, due if now < due else None)
+
+
+def short_name(replica: Replica) -> str:
+    """`worker-1`."""
+    return f"{replica.key.type}-{replica.key.ordinal}"
+
+
+def _is_current(replica: Replica | None, rank: RankReport) -> bool:
+    """Whether a report is of the replica's present pod."""
+    return replica is not None and replica.pod is not None and replica.pod.attempt == rank.attempt
+
+
+def _as_seen_by_node(rank: RankReport, replica: Replica) -> RankReport:
+    """By the replica's name; stopped, if its node says so."""
+    rank, pod = replace(rank, pod=short_name(replica)), replica.pod
+    if pod is None or pod.stopped_since is None or rank.pid not in pod.stopped:
+        return rank
+    return replace(rank, kind=STOPPED, since=pod.stopped_since)
+
+
+def _has_yet_to_start(replica: Replica) -> bool:
+    """Whether a replica has yet to start, so that others may well wait for it."""
+    return not replica.ended
+
+
+def fail_culprit(context: ReconcileContext, observation: HangObservation) -> ReconcileContext:
+    """The same with the replica that is to blame as failed, where a hang ends the attempt."""
+    policy = context.workload.hang
+    if policy is None or policy.action is not HangAction.RESTART or not observation.is_hung:
+        return context
+    # It starts again whatever the restart policy says of failures, which this is none of. Without a
+    # time, as of a launch that took too long: any other failure goes before it.
+    ruling = Ruling(FailureAction.RESTART, RULE, tells=True, by_code=False)
+    end = Exit(reason=HUNG, message=observation.text, ruling=ruling)
+    failed = _replica_to_blame(context, observation)._replace(state=State.FAILED, exit=end)
+    replicas = [failed if r.key == failed.key else r for r in context.view.replicas]
+    not_running = [r for r in replicas if r.state is not State.RUNNING]
+    return replace(context, view=context.view._replace(replicas=replicas, not_running=not_running))
+
+
+def report_hang(observation: HangObservation, conditions: Conditions) -> tuple[Event, ...]:
+    """Put it into the condition; what events go with that."""
+    before = conditions.get(ConditionType.HUNG)
+    verdict = observation.verdict
+    if observation.is_partial:
+        return ()
+    if verdict is None or not observation.is_due:
+        if before and before.get("reason") != ConditionReason.NONE:
+            conditions.set(
+                ConditionType.HUNG, False, ConditionReason.NONE, hang_texts.RANKS_ADVANCE
+            )
+        return ()
+    reason, finding = _REASONS[verdict.finding], verdict.finding
+    conditions.set(ConditionType.HUNG, finding.is_hang, reason, observation.text)
+    if before.get("reason") == reason:
+        return ()
+    kind = EventReason.HUNG if finding.is_hang else EventReason.WAITING_RANKS
+    worry = finding.is_hang or finding is Finding.SUSPECT
+    text = hang_texts.event_text(observation.text)
+    return (Event("Warning" if worry else "Normal", kind.value, text),)
+
+
+def evidence_to_create(
+    context: ReconcileContext, observation: HangObservation
+) -> tuple[Create, ...]:
+    """Where the stacks and collectives of all ranks are kept: once for each attempt."""
+    policy = context.workload.hang
+    name = evidence_name(context.workload.base, context.ledger.attempt)
+    known = any(o.resource == CONFIG_MAPS and o.name == name for o in context.observed.owned)
+    if policy is None or known or not observation.is_hung:
+        return ()
+    data = {"finding": observation.text, "stacks": hang_texts.format_stacks(observation.ranks)}
+    return (Create(CONFIG_MAPS, name, partial(policy.record, name, data)),)
+
+
+def evidence_name(base: str, attempt: int) -> str:
+    """The ConfigMap with what was found of an attempt that hung."""
+    return f"{base}-hang-{attempt}"
+
+
+def hang_verdict(context: ReconcileContext, observation: HangObservation) -> Verdict | None:
+    """The end of the job, where a hang is that."""
+    policy = context.workload.hang
+    if policy is None or policy.action is not HangAction.FAIL or not observation.is_hung:
+        return None
+    workload, replica = context.workload, _replica_to_blame(context, observation)
+    message = texts.hung(workload, observation.text)
+    cause = replica._replace(exit=Exit(reason=HUNG, message=observation.text))
+    return Verdict(False, ConditionReason.HUNG, message, cause)
+
+
+def _replica_to_blame(context: ReconcileContext, observation: HangObservation) -> Replica:
+    """The replica of the culprit, or of one that waits where that is nobody's fault, or gone."""
+    found = observation.verdict
+    assert found is not None
+    blamed = found.culprit if found.culprit is not None and not found.is_gone else found.waiting[0]
+    return next(r for r in context.view.replicas if short_name(r) == blamed.pod)

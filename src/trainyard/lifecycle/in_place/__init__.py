@@ -1,0 +1,1 @@
+"""In-place restarts: the next attempt starts in pods that are there."""

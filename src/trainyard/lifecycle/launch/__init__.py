@@ -1,0 +1,1 @@
+"""Launches over ssh: their start, and how long it may take."""

@@ -1,0 +1,178 @@
+"""Nodes that a job's pods are kept off, since they did badly in the check before a start.
+
+Which they are stands in `status.nodeCheck`; pods that are created since say so by an affinity. The
+replica on such a node counts as taken away before its command has started. Where pods find no other
+node, the job goes on without (decisions 316 and 317).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.reasons import EventReason
+from trainyard.kinds.shared.workload import Manifest
+from trainyard.lifecycle.actions import Event
+from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_view import Replica
+from trainyard.lifecycle.status.status_builder import StatusBuilder
+from trainyard.schema.times import earliest, render
+
+MAX_AVOIDED_NODES = 8
+"""Nodes that a job avoids; so many free restarts at most come of it."""
+UNSCHEDULABLE_LIMIT = timedelta(seconds=120)
+"""How long pods may find no other node."""
+BAD_NODE, NO_OTHER_NODE = "BadNode", "NoOtherNode"
+"""Why a replica gets another pod: its node is avoided; it is not any more."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_KEPT_FIELDS = ("avoided", "avoidanceEnded")
+"""What outlives a check."""
+
+StatusField = dict[str, Any]
+
+
+def avoided_nodes(status: Mapping[str, Any]) -> tuple[str, ...]:
+    """Those that the job's pods are kept off."""
+    found = _stored_check(status).get("avoided")
+    return (
+        tuple(filter(_is_nonempty_string, found))[:MAX_AVOIDED_NODES]
+        if isinstance(found, list)
+        else ()
+    )
+
+
+def kept_fields(status: Mapping[str, Any]) -> StatusField:
+    """What the next check takes over of `status.nodeCheck`."""
+    return {key: value for key, value in _stored_check(status).items() if key in _KEPT_FIELDS}
+
+
+def avoid_bad_nodes(context: ReconcileContext, found: StatusField, status: StatusBuilder) -> None:
+    """Avoid the bad nodes that a check has `found`, where others of the job are elsewhere."""
+    before = avoided_nodes(status.status)
+    bad = {each["node"] for each in found["badNodes"]}
+    others = {r.pod.node for r in context.view.replicas if r.pod is not None} - bad - {""}
+    if "avoidanceEnded" in _stored_check(status.status) or not others:
+        return
+    more = sorted(bad - {"", *before})[: MAX_AVOIDED_NODES - len(before)]
+    if not more:
+        return
+    found["avoided"] = [*before, *more]
+    for each in found["badNodes"]:
+        if each["node"] in more:
+            each["avoided"] = True
+    text = f"Pods of this job are kept off {', '.join(more)} from now on."
+    status.events.append(Event("Normal", EventReason.NODE_CHECK.value, text))
+
+
+def pods_leaving(status: Mapping[str, Any]) -> dict[str, str]:
+    """Pods that are to leave their nodes by the last check, and these nodes."""
+    found = _stored_check(status).get("badNodes")
+    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else ()
+    return {
+        each["replica"]: each["node"]
+        for each in listed
+        if each.get("avoided")
+        and _is_nonempty_string(each.get("replica"))
+        and _is_nonempty_string(each.get("node"))
+    }
+
+
+def take_misplaced_pods(
+    context: ReconcileContext, status: StatusBuilder
+) -> tuple[ReconcileContext, datetime | None]:
+    """The same with those as taken away that are on a node that is avoided since, or that have
+    found none for too long; when to look again."""
+    going: dict[str, Exit] = {}
+    if _stored_check(status.status).get("attempt") == context.ledger.floor:
+        going = _on_bad_nodes(context, pods_leaving(status.status))
+    wake_at, unplaced = None, []
+    for replica in context.view.not_running:
+        pod = replica.pod
+        if pod is None or not pod.avoids or pod.created is None or replica.state is State.TAKEN:
+            continue
+        due = pod.created + UNSCHEDULABLE_LIMIT
+        if context.now < due:
+            wake_at = wake_at if pod.scheduled else earliest(wake_at, due)
+        elif pod.unschedulable:
+            unplaced.append(replica)
+            going[replica.name] = Exit(reason=NO_OTHER_NODE, message=pod.unschedulable, free=True)
+    if unplaced:
+        _stop_avoiding(unplaced[0], context.now, status)
+    return _mark_as_taken(context, going), wake_at
+
+
+def _on_bad_nodes(context: ReconcileContext, leaving: Mapping[str, str]) -> dict[str, Exit]:
+    return {
+        r.name: Exit(reason=BAD_NODE, free=True)
+        for r in context.view.replicas
+        if r.state in (State.RUNNING, State.PENDING) and r.pod is not None
+        if r.pod.attempt == context.ledger.floor and leaving.get(r.name) == r.pod.node
+    }
+
+
+def _mark_as_taken(context: ReconcileContext, going: Mapping[str, Exit]) -> ReconcileContext:
+    if not going:
+        return context
+    replicas = [
+        r._replace(state=State.TAKEN, exit=going[r.name]) if r.name in going else r
+        for r in context.view.replicas
+    ]
+    not_running = [r for r in replicas if r.state is not State.RUNNING]
+    return replace(context, view=context.view._replace(replicas=replicas, not_running=not_running))
+
+
+def _stop_avoiding(unplaced: Replica, now: datetime, status: StatusBuilder) -> None:
+    """Avoid nothing any more: training on a slow node beats none."""
+    avoided = avoided_nodes(status.status)
+    if not avoided:
+        return
+    found = {key: value for key, value in _stored_check(status.status).items() if key != "avoided"}
+    status.status["nodeCheck"] = {**found, "avoidanceEnded": render(now)}
+    text = (
+        f"Pods of this job are kept off {', '.join(avoided)} no longer: Pod[{unplaced.name}] has "
+        f"found no other node for {UNSCHEDULABLE_LIMIT.total_seconds():g} s."
+    )
+    status.events.append(Event("Warning", EventReason.NODE_CHECK.value, text))
+
+
+def add_node_affinity(build: Callable[[], Manifest], avoided: Sequence[str]) -> Manifest:
+    """The pod, kept off these nodes besides what its own affinity asks for.
+
+    By the nodes' names, which their label `kubernetes.io/hostname` need not have.
+    """
+    pod = build()
+    metadata, spec = pod["metadata"], pod["spec"]
+    if spec.get("nodeName"):  # its kubelet would refuse it
+        return pod
+    affinity = spec.get("affinity") or {}
+    by_node = affinity.get("nodeAffinity") or {}
+    terms = (by_node.get(_REQUIRED) or {}).get("nodeSelectorTerms") or ()
+    others = [{"key": "metadata.name", "operator": "NotIn", "values": [each]} for each in avoided]
+    # One of the terms has to match, and an empty one matches nothing.
+    terms = [_narrow_term(term, others) for term in terms] or [{"matchFields": others}]
+    by_node = {**by_node, _REQUIRED: {"nodeSelectorTerms": terms}}
+    annotations = {**(metadata.get("annotations") or {}), labels.AVOIDS: ",".join(avoided)}
+    return {
+        **pod,
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {**spec, "affinity": {**affinity, "nodeAffinity": by_node}},
+    }
+
+
+def _narrow_term(term: Mapping[str, Any], others: Sequence[StatusField]) -> Mapping[str, Any]:
+    if not (term.get("matchExpressions") or term.get("matchFields")):
+        return term
+    return {**term, "matchFields": [*(term.get("matchFields") or ()), *others]}
+
+
+def _stored_check(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = status.get("nodeCheck")
+    return found if isinstance(found, dict) else {}
+
+
+def _is_nonempty_string(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)

@@ -1,0 +1,61 @@
+"""Pause keeps the job and deletes its pods; resuming starts them again, at no cost (decision 29).
+
+So does a queue that takes back the admission of a job, and admits it again (decision 171).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from trainyard.kinds.shared.workload import Scope
+from trainyard.lifecycle.ledger import EVICTED, PAUSED, Ledger, Record, attempt_end
+from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_view import Replica
+
+
+def pause(ledger: Ledger, now: datetime) -> Ledger:
+    """From now on the job has no pods; the attempt that was under way is over."""
+    return replace(ledger.close(attempt_end(now, PAUSED)), paused=True, held=False, ready_at=None)
+
+
+def evict(ledger: Ledger, now: datetime) -> Ledger:
+    """The same by a queue's will. A job that was paused until now has been resumed all the same."""
+    resumed = ledger.resumed or ledger.paused
+    if not ledger.attempts:  # it has yet to start for the first time
+        return replace(ledger, paused=False, resumed=resumed).begin(now)
+    held = replace(ledger, paused=False, held=True, resumed=resumed)
+    return replace(held.close(attempt_end(now, EVICTED)), ready_at=None)
+
+
+def resume(context: ReconcileContext) -> tuple[Ledger, frozenset[str]]:
+    """A new attempt, and the names of the replicas that it starts.
+
+    Replicas that restart one by one keep their ends; others start together, even those that
+    were lost (decision 30).
+    """
+    workload, now, replicas = context.workload, context.now, context.view.replicas
+    before = context.ledger
+    resumed = before.resumed or before.paused
+    ledger = replace(before, paused=False, held=False, resumed=resumed, failures=0, repeat=None)
+    if not ledger.attempts:
+        return ledger.begin(now), frozenset(r.name for r in replicas)
+    if workload.scope is Scope.JOB:
+        # A size that changed during the pause needs no resizing.
+        size = workload.replicas if workload.elastic is not None else ledger.size
+        ledger = replace(ledger, records={}, size=size).restart_all({}, now)
+        return ledger, frozenset(r.name for r in replicas)
+    again = [r.name for r in replicas if not r.ended or _was_taken(r)]
+    records = dict(ledger.records)
+    for name in again:
+        record = records.get(name) or Record(ledger.floor)
+        records[name] = Record(record.attempt + 1, record.restarts)
+    number = max([ledger.attempts[-1]["number"], *(records[name].attempt for name in again)])
+    ledger = replace(ledger, records=records, not_before=None).open(number, now)
+    return ledger, frozenset(again)
+
+
+def _was_taken(replica: Replica) -> bool:
+    """Whether the cluster ended it, as it evicts a pod and leaves it there as failed."""
+    end = replica.exit
+    return end is not None and end.free and end.ruling is None

@@ -1,0 +1,1 @@
+"""Pods and the objects beside them: creation, deletion, clean-up."""

@@ -1,0 +1,1 @@
+"""Restarts: which failures lead to one, of which replicas, and when."""

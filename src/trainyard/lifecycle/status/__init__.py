@@ -1,0 +1,1 @@
+"""The status that a reconcile writes: conditions, replicas, reasons, and reading what is stored."""

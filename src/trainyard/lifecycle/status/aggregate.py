@@ -1,0 +1,128 @@
+"""`status.tasks` and `status.aggregate`: every replica's state, and how many are in each.
+
+Decision 33: the sum of the aggregate is always the number of replicas wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from trainyard.kinds.shared.workload import Scope, Workload
+from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.pods import pod_cleanup
+from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_view import Entry, Replica, View
+
+_COUNTED = {state.value: state.value.lower() for state in State}
+"""Field of the aggregate per phase, in the order documented."""
+
+STOPPED = "Stopped"
+"""Reason of a replica that was stopped because its job had ended; the kubelet calls it
+DeadlineExceeded, after the means."""
+
+IsRemoved = Callable[[Replica], bool]
+
+
+def none_removed(_: Replica) -> bool:
+    """A pod that is not there is created."""
+    return False
+
+
+def all_removed(_: Replica) -> bool:
+    """Whatever had ended before, starts anew."""
+    return True
+
+
+def removed_unless_ended(replica: Replica) -> bool:
+    """A pod that is not there, or on its way out, was removed."""
+    gone = replica.pod is None or replica.pod.deleting is not None
+    return gone and not replica.ended
+
+
+def removed_unless_ended_by_itself(replica: Replica) -> bool:
+    """And so was one that was taken away, as far as the replica is concerned."""
+    return removed_unless_ended(replica) or (replica.exit is not None and replica.exit.free)
+
+
+def removed_with_all_pods(workload: Workload) -> IsRemoved:
+    """What goes with all pods of the job, while it is paused or held."""
+    return removed_unless_ended_by_itself if workload.scope is Scope.REPLICA else all_removed
+
+
+def build_tasks_and_aggregate(
+    context: ReconcileContext, is_removed: IsRemoved = none_removed
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Tasks and aggregate. `is_removed`: which replicas count as deleted by an end or a pause."""
+    counts = dict.fromkeys(_COUNTED.values(), 0)
+    by_type: dict[str, list[Entry]] = {t.name: [] for t in context.workload.types}
+    for replica in context.view.replicas:
+        entry = _removed_entry(replica) if is_removed(replica) else _replica_entry(replica)
+        counts[_COUNTED[entry["phase"]]] += 1
+        by_type[replica.type.name].append(entry)
+    tasks = [
+        {"type": name, "restartCount": context.ledger.restarts.get(name, 0), "replicas": entries}
+        for name, entries in by_type.items()
+    ]
+    return tasks, counts
+
+
+_FINAL_PHASES = (State.FAILED.value, State.SUCCEEDED.value, State.TAKEN.value)
+
+
+def own_failures(context: ReconcileContext, is_removed: IsRemoved = none_removed) -> list[Replica]:
+    """Replicas that are told as failed, but for those that only their job's end has stopped."""
+    return [
+        r
+        for r in reported_as_failed(context.view)
+        if not is_removed(r) and _replica_entry(r).get("reason") != STOPPED
+    ]
+
+
+def reported_as_failed(view: View) -> list[Replica]:
+    """Not those whose end was not seen: they are told as taken away, though a rule fails them."""
+    failed = (r for r in view.not_running if r.state is State.FAILED)
+    return [r for r in failed if _replica_entry(r)["phase"] == State.FAILED.value]
+
+
+def _empty_entry(name: str, phase: str) -> Entry:
+    return {"name": name, "uid": "", "phase": phase, "containers": []}
+
+
+def _removed_entry(replica: Replica) -> Entry:
+    entry = replica.entry
+    deleted = State.TAKEN.value
+    return _empty_entry(replica.name, deleted) if entry is None else {**entry, "phase": deleted}
+
+
+def _replica_entry(replica: Replica) -> Entry:
+    """The replica's entry; the one that status has already, where nothing changed."""
+    pod, before = replica.pod, replica.entry
+    phase = replica.state.value
+    if pod is None:
+        if before is None:
+            return _empty_entry(replica.name, phase)
+        # Its end was not seen, so it is told as taken away, not by a state that is over.
+        is_over = replica.state is State.FAILED and before["phase"] not in _FINAL_PHASES
+        return _removed_entry(replica) if is_over else before
+    if (
+        before is not None
+        and before["uid"] == pod.uid
+        and before["phase"] == phase
+        and before["containers"] == pod.told
+    ):
+        return before
+    entry: Entry = {
+        "name": replica.name,
+        "uid": pod.uid,
+        "phase": phase,
+        "containers": pod.told,
+    }
+    if replica.state is State.FAILED and replica.exit is not None and replica.exit.reason:
+        entry["reason"] = STOPPED if _was_stopped(pod) else replica.exit.reason
+    return entry
+
+
+def _was_stopped(pod: Pod) -> bool:
+    return pod.reason == "DeadlineExceeded" and pod_cleanup.is_stop_requested(pod)

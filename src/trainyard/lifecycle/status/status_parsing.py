@@ -1,0 +1,64 @@
+"""A job's status as it is stored, less what cannot be read.
+
+Definitions require no part of a status, and whoever may write one may leave out any. An element
+that lacks what each of its list has was never told (decision 105).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.lifecycle.outcomes import State
+
+Obj = dict[str, Any]
+_PHASES = frozenset(state.value for state in State)
+_REPLICA_FIELDS = {"name", "uid", "phase", "containers"}
+_ATTEMPT_FIELDS = {"number", "startTime"}
+
+
+def parse_status(status: Mapping[str, Any]) -> Obj:
+    """The status with whole elements only."""
+    found = dict(status)
+    if tasks := status.get("tasks"):
+        found["tasks"] = [_parse_task(each) for each in tasks if "type" in each]
+    if attempts := status.get("attempts"):
+        found["attempts"] = [each for each in attempts if each.keys() >= _ATTEMPT_FIELDS]
+    if goodput := status.get("goodput"):
+        lives = goodput.get("attempts") or ()
+        found["goodput"] = {**goodput, "attempts": [each for each in lives if "number" in each]}
+    if internal := status.get("internal"):
+        found["internal"] = _parse_internal(internal)
+    return found
+
+
+def _parse_task(task: Obj) -> Obj:
+    entries = task.get("replicas") or ()
+    return {**task, "replicas": [each for each in entries if _is_whole(each)]}
+
+
+def _is_whole(entry: Obj) -> bool:
+    if not (entry.keys() >= _REPLICA_FIELDS and entry["phase"] in _PHASES):
+        return False
+    return all("name" in container for container in entry["containers"])
+
+
+def _parse_internal(internal: Obj) -> Obj:
+    found = {
+        key: value for key, value in internal.items() if key != "repeat" or _is_whole_repeat(value)
+    }
+    if records := internal.get("replicas"):
+        found["replicas"] = {
+            name: {
+                key: part
+                for key, part in record.items()
+                if key != "repeat" or _is_whole_repeat(part)
+            }
+            for name, record in records.items()
+            if "attempt" in record
+        }
+    return found
+
+
+def _is_whole_repeat(repeat: Obj) -> bool:
+    return {"cause", "times"} <= repeat.keys()

@@ -1,0 +1,1 @@
+"""Ranks for which the others wait again and again."""

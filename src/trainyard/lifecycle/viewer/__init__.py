@@ -1,0 +1,1 @@
+"""Viewers of training logs, such as TensorBoards."""

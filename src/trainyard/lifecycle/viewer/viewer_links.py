@@ -1,0 +1,79 @@
+"""What a job's status tells of its viewer: whether it can be used, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.kinds.shared.viewer import ViewerCondition, ViewerPhase, ViewerReason
+from trainyard.kinds.shared.workload import Dependent, Workload
+from trainyard.kube.resources import Resource
+from trainyard.lifecycle import texts
+from trainyard.lifecycle.observed import Observed, Owned
+
+_TROUBLES = (ViewerReason.NOT_SERVED, ViewerReason.FETCH_FAILED)
+
+
+def viewer_status_fields(workload: Workload, observed: Observed) -> dict[str, Any]:
+    """The fields of status about those that a job has."""
+    return {
+        dependent.told_as: _link(workload, dependent, observed)
+        for dependent in workload.dependents
+        if dependent.told_as
+    }
+
+
+def _link(workload: Workload, dependent: Dependent, observed: Observed) -> dict[str, Any]:
+    resource, name = dependent.resource, dependent.name
+    owned = (o for o in observed.owned if o.resource == resource and o.name == name)
+    found = next(owned, None)
+    status: dict[str, Any] = {
+        "action": "NOP" if found else "Create",
+        "dependent": {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "name": name,
+            "namespace": workload.namespace,
+            "uid": found.uid if found else "",
+        },
+        "name": dependent.told_as,
+    }
+    if found is not None and found.status.get("phase") == ViewerPhase.RUNNING:
+        return status | _link_fields(f"{resource.kind} [{name}] is ready", found, ready=True)
+    why = _condition(found, ViewerCondition.READY).get("message") or ""
+    if found is None:
+        why = _refused(resource, name, observed)
+    note = f"{resource.kind} [{name}] is not ready" + (f": {why}" if why else "")
+    told = _link_fields(note, found, ready=False)
+    return status | told | ({"type": "Warning"} if why and found is None else {})
+
+
+def _refused(resource: Resource, name: str, observed: Observed) -> str:
+    """Why it cannot be created; it holds up nothing of its job, so nothing else may tell."""
+    for conflict in observed.conflicts:
+        if (conflict.resource, conflict.name) == (resource, name):
+            return f"{texts.name_taken(conflict)}, or give the job another name"
+    for refusal in observed.refusals:
+        if (refusal.resource, refusal.name) == (resource, name):
+            return texts.refused(refusal)
+    return ""
+
+
+def _link_fields(note: str, found: Owned | None, *, ready: bool) -> dict[str, Any]:
+    logs = _condition(found, ViewerCondition.LOGS_SERVED)
+    if logs.get("status") == "False":
+        note += f"; {logs.get('message', '')}"
+    failed = found is not None and found.status.get("phase") == ViewerPhase.FAILED
+    url = found.status.get("url") if found else None
+    told = {
+        "note": note,
+        "ready": ready,
+        "reason": "DependentReady" if ready else "DependentNotReady",
+        "type": "Warning" if failed or logs.get("reason") in _TROUBLES else "Normal",
+    }
+    return told | ({"url": url} if url else {})
+
+
+def _condition(found: Owned | None, kind: ViewerCondition) -> Mapping[str, Any]:
+    conditions = (found.status.get("conditions") or ()) if found else ()
+    return next((c for c in conditions if c.get("type") == kind), {})
