@@ -33,7 +33,7 @@ PATIENCE_SECONDS = 120.0
 _SETTLED = 3
 """Batches after which memory must not grow any more."""
 _MADE_AHEAD = 40
-"""Descriptors of the pods' networks that are made ahead, eight at most."""
+"""Descriptors of the pods' networks that are made in advance, eight at most."""
 _ENV = {"PATH": os.environ["PATH"]}
 
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import select
-from typing import NamedTuple
 
 from trainyard.podruntime import isolation, kernelfs
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.pages import Lesson, Pages
 from trainyard.podruntime.protocol import Root
 
 NEW, FOLDER, FILE = "root", "d", "f"
@@ -77,13 +75,6 @@ def _points(mountinfo: bytes) -> list[str]:
     return sorted(points)
 
 
-class Prepared(NamedTuple):
-    """What a first process has before its order; ``lesson`` if it is to tell what it writes."""
-
-    mounted: MountPoints
-    lesson: Lesson | None
-
-
 class Ground:
     """The zygote's mount namespace, with what all pods can share."""
 
@@ -105,7 +96,6 @@ class Ground:
         self._home = isolation.open_namespace("self", "mnt")
         self._mounted = MountPoints()
         self._of_pod: MountPoints | None = None
-        self.pages = Pages()
 
     def prepare(self) -> None:
         """Enter a new mount namespace with the mounts of a pod to come, but for its /proc.
@@ -113,7 +103,6 @@ class Ground:
         Its tmpfs becomes the working directory: by its path it cannot be reached once the state
         folder is covered.
         """
-        self.pages.prepare()
         self._of_pod = MountPoints()
         self._of_pod.believe(self._mounted.look())
         sys.unshare(sys.CLONE_NEWNS)
@@ -127,7 +116,6 @@ class Ground:
 
     def leave(self) -> None:
         """Back to the own namespace, from which those of the next children are made."""
-        self.pages.leave()
         try:
             sys.setns(self._home, sys.CLONE_NEWNS)
             os.fchdir(self._top)
@@ -138,15 +126,14 @@ class Ground:
             self._of_pod.close()
             self._of_pod = None
 
-    def take(self) -> Prepared:
+    def take(self) -> MountPoints:
         """In the child that is forked: make the rest, and keep nothing but what is its own."""
-        lesson = self.pages.take()
         for fd in (self._home, self._top):
             os.close(fd)
         self._mounted.close()
         kernelfs.prepare_proc(_KERNEL, EMPTY)
         assert self._of_pod is not None
-        return Prepared(self._of_pod, lesson)
+        return self._of_pod
 
 
 def install(root: Root) -> None:

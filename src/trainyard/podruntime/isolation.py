@@ -64,12 +64,9 @@ class Network:
         """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
         return Sandbox(address or self._allocate(), {})
 
-    def wants_spare(self, most: int) -> bool:
-        """Whether ``prepare_spare`` has something to do."""
+    def add_spare(self, most: int) -> bool:
+        """Make the next pod's sandbox in advance, unless ``most`` are ready; False then."""
         return False
-
-    def prepare_spare(self, most: int) -> None:
-        """Do some of the next pod's work in advance, for so many pods at most."""
 
     def remove_pod(self, sandbox: Sandbox) -> None:
         self._used.discard(sandbox.address)
@@ -106,7 +103,6 @@ class NamespaceNetwork(Network):
         self._prefix = _POD_PREFIX
         self._count = 0
         self._spares: list[Sandbox] = []
-        self._can_spare = True
         self._own = _open_namespaces()
         self._maps = _identity()
         self._try_user_namespace()
@@ -125,15 +121,14 @@ class NamespaceNetwork(Network):
             sys.setns(self._own[sys.CLONE_NEWUTS], sys.CLONE_NEWUTS)
         return sandbox
 
-    def wants_spare(self, most: int) -> bool:
-        return self._can_spare and len(self._spares) < most
-
-    def prepare_spare(self, most: int) -> None:
-        if self.wants_spare(most):
-            try:
-                self._spares.append(self._make())
-            except OSError:
-                self._can_spare = False  # the next pod will tell what is wrong
+    def add_spare(self, most: int) -> bool:
+        if len(self._spares) >= most:
+            return False
+        try:
+            self._spares.append(self._make())
+        except OSError:
+            return False  # the next pod reports what is wrong
+        return True
 
     def _make(self) -> Sandbox:
         address = self._allocate()

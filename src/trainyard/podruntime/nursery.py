@@ -59,13 +59,11 @@ class Nursery:
         self._loop, self._base = around, base
         self._spare_flags, self._can_spare = spare_flags, True
         self._spares: deque[Child] = deque()
-        """The oldest first, which is used first: what is made later has more copied ahead."""
         self._ends_strangers = ends_strangers
         self._may_have_strangers = False
         self._queue: deque[Child] = deque()
         self._unborn: list[Child] = []
         self._by_pid: dict[int, Child] = {}
-        self._silent: set[Child] = set()
         self._zygote = 0
         self._control: socket.socket | None = None
         self._spawned_at = 0.0
@@ -115,8 +113,6 @@ class Nursery:
     def start(self, child: Child) -> None:
         """Have it forked; nothing raises, it is told when it is there and when it cannot be."""
         self._queue.append(child)
-        if child.order is not None and child.order.start is not None:
-            self._silent.add(child)
         self._pump()
 
     def _pump(self) -> None:
@@ -159,7 +155,6 @@ class Nursery:
 
     def _refuse(self, child: Child, reason: str) -> None:
         self._forget_channel(child)
-        self._silent.discard(child)
         child.refused(reason)
         child.close_given()
 
@@ -197,7 +192,6 @@ class Nursery:
                 os.close(fd)
             raise PermissionError(f"process {sender} writes into the channel of {child.pid}")
         if child.pid and progress != Progress():
-            self._silent.discard(child)
             child.told(progress, descriptors)
 
     def _born(self, child: Child, pid: int) -> None:
@@ -238,15 +232,16 @@ class Nursery:
 
     # -- forked ahead -----------------------------------------------------------------------------
 
-    def wants_spare(self, most: int) -> bool:
-        """Whether ``prepare_spare`` has something to do."""
-        idle = self._control is not None and not (self._queue or self._unborn or self._closed)
-        return idle and self._can_spare and len(self._spares) < most
-
-    def prepare_spare(self, most: int) -> None:
-        """Have a child forked that waits for an order, unless so many do."""
-        if self.wants_spare(most):
-            self.start(_Spare(self._spare_flags, self._make_no_spares))
+    def add_spare(self, most: int) -> bool:
+        """Have a child forked that waits for an order, unless ``most`` do; False then."""
+        if self._control is None or self._closed or not self._can_spare:
+            return False
+        if self._queue or self._unborn:
+            return True
+        if len(self._spares) >= most:
+            return False
+        self.start(_Spare(self._spare_flags, self._make_no_spares))
+        return True
 
     def _make_no_spares(self) -> None:
         self._can_spare = False  # the next start will tell what is wrong
@@ -291,7 +286,6 @@ class Nursery:
                 for child in list(self._unborn):
                     self._read_all(child)
             if (ended := self._by_pid.pop(pid, None)) is not None:
-                self._silent.discard(ended)
                 if ended in self._spares:
                     self._spares.remove(ended)
                 self._read_all(ended)
@@ -313,11 +307,6 @@ class Nursery:
         if self._may_have_strangers and not self._unborn:  # one of those might be taken for one
             self._may_have_strangers = False
             self._end_strangers()
-
-    @property
-    def starting(self) -> int:
-        """How many containers are ordered of which nothing has been told yet."""
-        return len(self._silent)
 
     @property
     def is_idle(self) -> bool:

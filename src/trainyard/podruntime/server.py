@@ -19,7 +19,6 @@ from typing import assert_never
 
 from trainyard.podruntime import isolation, limits, loop, protocol, wire
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.ahead import Ahead
 from trainyard.podruntime.attach import Attach
 from trainyard.podruntime.containers import Container, Pod, Pump, Session
 from trainyard.podruntime.egress import starter
@@ -31,6 +30,10 @@ from trainyard.podruntime.protocol import Answer
 from trainyard.podruntime.relay_process import RelayKeeper
 
 _MAX_WAIT_SECONDS = 1.0
+_SPARES = 8
+"""How many pod networks, and how many first processes, are kept ready."""
+_PREWARM_AFTER_SECONDS = 0.01
+"""Without work: sooner, a spare would compete with the requests of a pod that is starting."""
 
 
 class Shim:
@@ -66,7 +69,7 @@ class Shim:
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
         ground = "" if is_plain else self._base
         self._nursery = Nursery(self._loop, self._flags, ground, ends_strangers=is_plain)
-        self._ahead = Ahead(network, self._nursery)
+        self._lacks_spares = True
         self._relay = RelayKeeper(self._around, self._nursery, self._loop, self._open_in)
         self._egress = Keeper(self._loop, outside, network.gateway)
 
@@ -104,12 +107,19 @@ class Shim:
             self._relay.tick()
             self._egress.tick()
             if not was_busy and not self._is_stopping:
-                self._ahead.make()
+                self._prewarm()
         self._nursery.end_zygote()
 
     def _wait_seconds(self) -> float:
-        due = (self._ahead.wait_seconds(), self._pump.wait_seconds())
-        return min([_MAX_WAIT_SECONDS, *(each for each in due if each is not None)])
+        seconds = _PREWARM_AFTER_SECONDS if self._lacks_spares else _MAX_WAIT_SECONDS
+        due = self._pump.wait_seconds()
+        return seconds if due is None else min(seconds, due)
+
+    def _prewarm(self) -> None:
+        """Make one spare network and one spare first process, as far as they are missing."""
+        made_network = self._network.add_spare(_SPARES)
+        made_process = self._nursery.add_spare(_SPARES)
+        self._lacks_spares = made_network or made_process
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -230,12 +240,11 @@ class Shim:
         if wanted.pod not in self._pods:
             sandbox = self._network.add_pod(wanted.hostname, wanted.address)
             self._pods[wanted.pod] = Pod(wanted.pod, sandbox)
-            self._ahead.expect(wanted.pod)
+            self._lacks_spares = True
         return self._pods[wanted.pod].sandbox.address
 
     def _start(self, start: protocol.Start) -> None:
         owner = self._pod(start.pod)
-        self._ahead.arrived(start.pod)
         before = owner.containers.get(start.name)
         if before is not None and not before.has_ended:
             raise FileExistsError(f"container {start.name} is running")
@@ -256,6 +265,7 @@ class Shim:
             box.close_given()
         else:
             self._nursery.start(box)
+            self._lacks_spares = True
 
     def _exec(self, wanted: protocol.Exec, attached: list[int]) -> None:
         box = self._container(wanted.pod, wanted.name)
@@ -313,7 +323,6 @@ class Shim:
 
     def _remove(self, pod: str) -> None:
         owner = self._pods.pop(pod, None)
-        self._ahead.arrived(pod)
         if owner is None:
             return
         for box in owner.containers.values():

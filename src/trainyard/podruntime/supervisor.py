@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from trainyard.podruntime import confinement, descendants, program, rootfs
 from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.channel import tell, tell_anyway
-from trainyard.podruntime.ground import MountPoints, Prepared
+from trainyard.podruntime.ground import MountPoints
 from trainyard.podruntime.orders import (
     CANNOT_START,
     END_ALL,
@@ -29,7 +29,6 @@ from trainyard.podruntime.orders import (
     StartError,
     Surroundings,
 )
-from trainyard.podruntime.pages import Lesson
 from trainyard.podruntime.protocol import Program, Start, from_raw, to_raw
 
 WATCHED = frozenset({signal.SIGCHLD, END_ALL, *PASSED_ON})
@@ -43,21 +42,21 @@ def run(
     namespaces: Mapping[int, int],
     channel: int,
     given: Sequence[int],
-    prepared: Prepared | None,
+    mounted: MountPoints | None,
 ) -> int:
     """Be the container's first process to its end; returns the exit code for this process.
 
-    ``namespaces``: the pod's, as descriptors by kind. ``prepared``: in namespaces, for the root.
+    ``namespaces``: the pod's, as descriptors by kind. ``mounted``: in namespaces, for the root.
     ``given``: where output goes to, and behind it where input comes from, if it has any; nothing
     where it has a terminal.
     """
     sys.join_cgroups(start.program.cgroups)
-    if prepared is None:
+    if mounted is None:
         live_as_subreaper()
     else:
-        _isolate(start, around, namespaces, prepared.mounted)
+        _isolate(start, around, namespaces, mounted)
         if not start.beside:
-            return _supervise(start, around, channel, given, prepared.lesson)
+            return _supervise(start, around, channel, given)
         sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
     try:
         return _supervise(start, around, channel, given)
@@ -87,13 +86,7 @@ def _isolate(
     rootfs.leave(old_root)
 
 
-def _supervise(
-    start: Start,
-    around: Surroundings,
-    channel: int,
-    given: Sequence[int],
-    lesson: Lesson | None = None,
-) -> int:
+def _supervise(start: Start, around: Surroundings, channel: int, given: Sequence[int]) -> int:
     """Run the program to its end; returns the exit code for this process.
 
     In namespaces this process is confined as the program is; without, only the program.
@@ -102,8 +95,6 @@ def _supervise(
     wanted, stdio = start.program, _streams(start.tty, channel, given)
     if around.kind != "plain":
         program.prepare(wanted, around)
-    if lesson is not None:
-        lesson.tell()
     if around.kind == "plain" or start.tty or program.changes_user(wanted):
         pid = _fork_program(wanted, around, stdio, start.tty)
     else:

@@ -105,7 +105,6 @@ def clone_into(group: int, flags: int) -> int:
 
 _idle_stack = mmap.mmap(-1, 1 << 16)
 _IDLE_SECONDS = 10
-_MADV_POPULATE_WRITE = 23
 
 
 def clone_idle(flags: int) -> int:
@@ -128,20 +127,10 @@ def clone_idle(flags: int) -> int:
 
 # With types, which are quicker than objects of them: a pod's start takes a hundred of these.
 _mount, _unshare, _setns, _prctl = _libc.mount, _libc.unshare, _libc.setns, _libc.prctl
-_madvise = _libc.madvise
-_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _mount.argtypes = (*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
 _unshare.argtypes = (ctypes.c_int,)
 _setns.argtypes = (ctypes.c_int,) * 2
 _prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
-
-
-def copy_ahead(start: int, end: int) -> bool:
-    """Have the kernel copy shared pages as if this process had written them (Linux 5.14).
-
-    Where it cannot, which is False, they are copied when they are written.
-    """
-    return int(_madvise(start, end - start, _MADV_POPULATE_WRITE)) == 0
 
 
 def unshare(flags: int) -> None:

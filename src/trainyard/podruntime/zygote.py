@@ -19,7 +19,7 @@ from typing import NoReturn
 from trainyard.podruntime import limits, orders, relay, seccomp, session, supervisor
 from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.channel import encoded, receive_descriptors, tell, tell_anyway
-from trainyard.podruntime.ground import Ground, Prepared
+from trainyard.podruntime.ground import Ground, MountPoints
 from trainyard.podruntime.orders import (
     BORN_BESIDE,
     BORN_IN_GROUP,
@@ -146,21 +146,19 @@ def _become_child(
     code = CANNOT_START
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED)
-        if ground is not None:
-            ground.pages.begin()
         sys.die_with_parent()
         control.close()
         os.dup2(0, 2)  # the shim's log
         (channel,) = descriptors
         sys.set_process_name("pod-spare")
         tell(channel, Progress())  # fails if the shim has died meanwhile
-        prepared = None if ground is None else ground.take()
+        mounted = None if ground is None else ground.take()
         messages = socket.socket(fileno=channel)
         _, (order_file, *attached) = receive_descriptors(messages, 1)
         messages.detach()
         order = orders.unpack(os.read(order_file, os.fstat(order_file).st_size))
         os.close(order_file)
-        code = _carry_out(order, channel, attached, prepared)
+        code = _carry_out(order, channel, attached, mounted)
     except BaseException as error:
         code = error.code if isinstance(error, StartError) else CANNOT_START
         tell_anyway(channel, Progress(error=limits.explain(error), code=code))
@@ -168,7 +166,7 @@ def _become_child(
         os._exit(code)
 
 
-def _carry_out(order: Order, channel: int, attached: list[int], prepared: Prepared | None) -> int:
+def _carry_out(order: Order, channel: int, attached: list[int], mounted: MountPoints | None) -> int:
     """Do what is ordered; returns the exit code for this process."""
     count = len(attached) - len(order.namespaces)
     needed, opened = attached[:count], attached[count:]
@@ -176,7 +174,7 @@ def _carry_out(order: Order, channel: int, attached: list[int], prepared: Prepar
     # Entered last of all, by ``confinement``.
     around = order.around._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
     if order.start is not None:
-        return supervisor.run(order.start, around, namespaces, channel, needed, prepared)
+        return supervisor.run(order.start, around, namespaces, channel, needed, mounted)
     if order.command is not None:
         return session.run(order.command, around, namespaces, channel, needed)
     if order.relay is not None:
