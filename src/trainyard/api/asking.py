@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.errors import JobFailed, WaitTimeout
@@ -27,7 +27,6 @@ from trainyard.client.waiting import parse_goal as parse_goal
 from trainyard.client.watching import watch_jobs
 from trainyard.kinds.shared.reasons import Phase
 from trainyard.kinds.table import JOB_KINDS
-from trainyard.schema.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
     from trainyard.api.situations import Explanation

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from trainyard.client.attemptlogs import attempt_before
 from trainyard.client.job import Job
@@ -26,7 +26,6 @@ from trainyard.client.pods import PodView
 from trainyard.client.replicas import check_container, check_replica
 from trainyard.client.target import CommandError, Target
 from trainyard.kube.errors import Invalid, KubeError, NotFound
-from trainyard.schema.namedtuple import NamedTuple
 
 _GONE = ("Succeeded", "Failed", "Deleted")
 """Phases of replicas that may have no pod any more."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
-
-from trainyard.schema.namedtuple import NamedTuple
 
 HEADINGS = {
     "exit": "EXIT",

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -27,7 +27,6 @@ from trainyard.embedded.tls_files import TlsFiles
 from trainyard.machine.state_folder import FAILED, Paths, RunningCluster, find_cluster, state_folder
 from trainyard.machine.users import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
     from trainyard.embedded.cluster import Cluster

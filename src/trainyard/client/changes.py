@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trainyard.client.job import Job
 from trainyard.client.target import CommandError
 from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
-from trainyard.schema.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult

@@ -6,8 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
-from trainyard.schema.namedtuple import NamedTuple
+from typing import NamedTuple
 
 _METADATA = re.compile(r"(?P<name>[^-/]+)-(?P<version>[^-/]+)(-py[\d.]+)?\.(dist|egg)-info\Z")
 _MOST = 5_000

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard.client.job import Job
 from trainyard.client.keptlogs import kept_logs, log_of, read_kept
@@ -14,7 +15,6 @@ from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.podruntime.logs import MISSING
-from trainyard.schema.namedtuple import NamedTuple
 
 _LINES = 600
 """Of C++ stacks and of reports there may be hundreds after the traceback that matters."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from enum import IntEnum
+from typing import NamedTuple
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, find
@@ -14,7 +15,6 @@ from trainyard.client.watching import follow
 from trainyard.kinds.shared.reasons import ConditionType, Phase
 from trainyard.kube.client import Client
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 
 class Result(IntEnum):

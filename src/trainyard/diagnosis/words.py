@@ -7,10 +7,10 @@ correct the line that raised it. The more special one comes first.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from trainyard.kinds.shared.reasons import NO_ROOM
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ on the registry in process and code which comes in over HTTP handle the same exc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from trainyard.kube.errors import (
     AlreadyExists,
@@ -20,7 +20,6 @@ from trainyard.kube.errors import (
     ServerError,
 )
 from trainyard.kube.resources import Resource
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.problems import REQUIRED, Problem
 
 E = TypeVar("E", bound=ApiError)

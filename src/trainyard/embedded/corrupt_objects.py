@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import orjson
 
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.embedded.resources.table import Resources
 from trainyard.embedded.storage.journal import Entry, encoded
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.problems import REQUIRED, Problem, error
 
 DAMAGED = "trainyard.dev/damaged"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trainyard.machine.state_folder import Paths, RunningCluster
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 State = Literal["ok", "note", "problem"]
 

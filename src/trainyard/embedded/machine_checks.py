@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard.embedded import rlimits
 from trainyard.embedded.doctor_findings import Found, Patient, State
 from trainyard.embedded.node.containers.gpus import detect
 from trainyard.embedded.node.shim_process import ShimFailed, start_shim
 from trainyard.podruntime.egress.told import SetNetwork
-from trainyard.schema.namedtuple import NamedTuple
 
 _LITTLE_ROOM, _NO_ROOM = 1 << 30, 64 << 20
 _GIB = 1 << 30

@@ -6,10 +6,9 @@ https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#conditi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.embedded.storage.journal import Event, Object
-from trainyard.schema.namedtuple import NamedTuple
 
 Key = tuple[str, str]
 """Namespace and name."""

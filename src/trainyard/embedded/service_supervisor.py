@@ -14,12 +14,11 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from trainyard.embedded.storage.journal import Event, Subscription
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.namedtuple import NamedTuple
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from trainyard.kube.errors import StreamError
-from trainyard.schema.namedtuple import NamedTuple
 
 PAGE_SIZE = 200
 """Objects; of pods about a megabyte, and ten times as much once decoded."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from urllib.parse import quote
-
-from trainyard.schema.namedtuple import NamedTuple
 
 FIELD_MANAGER = "trainyard"
 """As whom our own client writes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.roles import INIT, SIDECAR
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
@@ -13,7 +13,6 @@ from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.lifecycle.outcomes import Exit, Ruling, State, deletion_requested, exit_of
 from trainyard.lifecycle.restart import pod_failure_rules
-from trainyard.schema.namedtuple import NamedTuple
 
 Entry = dict[str, Any]
 """One element of `status.tasks[].replicas`."""

@@ -13,9 +13,9 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.namedtuple import NamedTuple
 
 _PATH_LIMIT = 107
 """Bytes in sockaddr_un.sun_path, without the final zero."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-
-from trainyard.schema.namedtuple import NamedTuple
+from typing import NamedTuple
 
 NOBODY = 65534
 """The group of a user whom the machine's database does not know."""

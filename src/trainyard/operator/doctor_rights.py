@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
@@ -13,7 +14,6 @@ from trainyard.kube.resources import Resource
 from trainyard.operator.grants import REVIEW_RULES, Rule, home_rules, rules
 from trainyard.operator.patient import Finding, Object, Patient
 from trainyard.operator.settings import OperatorSettings
-from trainyard.schema.namedtuple import NamedTuple
 
 _REVIEW = "authorization.k8s.io"
 _OWN_ACCESS = Resource(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
 from trainyard.lifecycle.ledger import final_phase
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.times import parse
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.client import Client
 from trainyard.operator.settings import LeaseSettings, ServiceSettings
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 Object = dict[str, Any]
 State = Literal["ok", "note", "problem"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.labels import OPERATOR
 from trainyard.kinds.table import Kind
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 
 class JobKey(NamedTuple):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from trainyard.kinds.shared.reasons import launch_words
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import EVENTS
 from trainyard.lifecycle.observed import Pod
-from trainyard.schema.namedtuple import NamedTuple
 
 AGAIN = timedelta(seconds=5)
 """For as long what was told is not asked for again."""

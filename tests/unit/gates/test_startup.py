@@ -157,20 +157,6 @@ def test_dataclasses_compile_their_methods_when_these_are_called() -> None:
     assert eager == [], "import dataclass from trainyard.schema.dataclass"
 
 
-def test_named_tuples_do_not_compile_their_annotations() -> None:
-    """But for the rooms that keep the standard library's (decision 357)."""
-    apart = ("payloads/", "podruntime/", "schema/namedtuple.py")
-    eager = [
-        source.name
-        for source in sources()
-        if not source.name.startswith(apart) and "from __future__ import annotations" in source.text
-        for node in ast.walk(source.tree)
-        if isinstance(node, ast.ImportFrom) and node.module == "typing"
-        if any(alias.name == "NamedTuple" for alias in node.names)
-    ]
-    assert eager == [], "import NamedTuple from trainyard.schema.namedtuple"
-
-
 def test_reading_a_job_imports_no_model_of_a_status() -> None:
     code = f"""
 import sys

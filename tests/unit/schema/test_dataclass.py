@@ -22,6 +22,7 @@ class _Plain:
     things: list[str] = dataclasses.field(default_factory=list)
     hidden: int = dataclasses.field(default=5, repr=False, compare=False)
     inner: dict[str, int] = dataclasses.field(default_factory=dict, init=False)
+    odd: list[str] = dataclasses.field(default_factory=list, hash=False, kw_only=True)
     late: str = dataclasses.field(default="x", kw_only=True)
 
 

@@ -7,6 +7,8 @@ cluster itself tells (status, bindings); what is nobody's, such as Queues, is th
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trainyard.embedded.api_errors import forbidden
 from trainyard.embedded.apiserver.identity import Identity
 from trainyard.embedded.apiserver.messages import Request
@@ -19,7 +21,6 @@ from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.resources import NAMESPACES, SECRETS
 from trainyard.machine.users import User, uid_of
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 _TOLD_BY_THE_CLUSTER = ("status", "binding", "finalize")
 _SHOWN_TO_ALL = ("", "status", "scale")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -21,7 +21,6 @@ from trainyard.embedded.clock import now_text
 from trainyard.embedded.resources.alike import Lately
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 APPLY, UPDATE = "Apply", "Update"
 _BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"

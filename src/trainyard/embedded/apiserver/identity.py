@@ -7,13 +7,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trainyard.embedded.user_tokens import Tokens
 from trainyard.kube.errors import ApiError
 from trainyard.machine.ownership import Peer
 from trainyard.machine.users import NOBODY_ELSE, AllowList, User, user_with_uid
-from trainyard.schema.namedtuple import NamedTuple
 
 _KNOWN_SECONDS = 60.0
 _WEBSOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."

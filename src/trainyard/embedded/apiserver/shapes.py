@@ -6,12 +6,12 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from trainyard.embedded.api_errors import not_acceptable
 from trainyard.embedded.apiserver.messages import Request, media_types
 from trainyard.embedded.resources.columns import Column
 from trainyard.embedded.resources.resource import Object, Served
-from trainyard.schema.namedtuple import NamedTuple
 
 JSON, YAML = "application/json", "application/yaml"
 _GROUP, _API_VERSION = "meta.k8s.io", "meta.k8s.io/v1"

@@ -18,11 +18,11 @@ import signal
 import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard.embedded.chaos_faults.fault_process import enter, held
 from trainyard.embedded.node.volumes import tree_removal
 from trainyard.podruntime import isolation, syscalls
-from trainyard.schema.namedtuple import NamedTuple
 
 _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 _AGAIN_SECONDS = 0.1

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from trainyard.schema.namedtuple import NamedTuple
+from typing import NamedTuple, Self
 
 
 class Memory(NamedTuple):

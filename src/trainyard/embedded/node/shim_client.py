@@ -9,13 +9,13 @@ import os
 import socket
 import weakref
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from trainyard.embedded.node.container_runtime import RuntimeRefused
 from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.embedded.node.shim_process import ShimFailed, ShimHandle
 from trainyard.podruntime import protocol, wire
 from trainyard.podruntime.attach import Attach
-from trainyard.schema.namedtuple import NamedTuple
 
 _ANSWER_SECONDS = 30.0
 _GONE = "the node's shim process is gone"

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainyard.embedded.api_errors import Cause, invalid, no_such_path
 from trainyard.embedded.resources.columns import AGE, NAME, Column
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.names import is_dns_subdomain
 from trainyard.schema.problems import REQUIRED, Problem
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainyard.embedded.storage.journal import Entry
 from trainyard.embedded.storage.writes import StorageError, Write
-from trainyard.schema.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
     from trainyard.embedded.storage.store import Store

@@ -13,12 +13,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from itertools import takewhile
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from trainyard.embedded.api_errors import expired
-from trainyard.schema.namedtuple import NamedTuple
 
 Object = dict[str, Any]
 

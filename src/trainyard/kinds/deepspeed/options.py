@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from trainyard.kinds.deepspeed.spec import DeepSpeedConfig
 from trainyard.kinds.shared import torchrun_options
 from trainyard.kinds.shared.run import WORKER
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.problems import Path, Problem, error, warning
 
 _PATH: Path = ("spec", "config", "otherArgs")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.kinds.pytorch import torchrun
 from trainyard.kinds.pytorch.spec import (
@@ -41,7 +41,6 @@ from trainyard.kinds.shared.workload import (
     Workload,
 )
 from trainyard.kinds.tensorboard import TENSOR_BOARDS, logsources
-from trainyard.schema.namedtuple import NamedTuple
 
 
 def describe(job: PyTorchTrainingJob, settings: Settings) -> Workload:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.shared import kueue, labels, lines, names, observing, pod_rules, pods, services
@@ -39,7 +39,6 @@ from trainyard.kinds.shared.workload import (
     WorkloadRequest,
 )
 from trainyard.kinds.table import KINDS
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.names import fnv1a64
 
 _FIRST_PORT, _PORTS = 20000, 12000

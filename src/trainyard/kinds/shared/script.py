@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.namedtuple import NamedTuple
 
 GPU = "nvidia.com/gpu"
 

@@ -11,11 +11,10 @@ from dataclasses import field
 from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 Manifest = dict[str, Any]
 # Decision 100.

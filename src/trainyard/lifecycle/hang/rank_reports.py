@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 COLLECTING, WAITING, MEETING = "Collecting", "Waiting", "Meeting"
 BUSY, LOOPING, IDLE, LEFT, NEW = "Busy", "Looping", "Idle", "Left", "New"

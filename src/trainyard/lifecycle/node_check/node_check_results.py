@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.lifecycle.hang.rank_reports import bounded_number
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 BEGUN, READY, TESTING, DONE, LEFT = "begun", "ready", "testing", "done", "left"
 _STAGES = (BEGUN, READY, TESTING, DONE, LEFT)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.manifest.foreign import common, peers
 from trainyard.manifest.foreign.common import Object
 from trainyard.manifest.foreign.taking import CannotConvert, Fields
-from trainyard.schema.namedtuple import NamedTuple
 
 _RESTARTS = 6
 """Of a replica, where the job does not say how many."""

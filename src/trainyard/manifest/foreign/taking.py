@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.problems import Path
 
 MOST_PODS = 20_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.problems import REQUIRED, Path, Problem, error, suggest
 from trainyard.schema.rules.checks import (
     MOST_PORT,

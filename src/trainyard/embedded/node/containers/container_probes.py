@@ -9,13 +9,12 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.embedded.node.container_runtime import ContainerRuntime
 from trainyard.embedded.node.containers.exec_sessions import command, run_command
 from trainyard.embedded.node.pods.pod_status import Run
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.namedtuple import NamedTuple
 
 Verdict = Callable[[Run, str, str], None]
 _Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[str]]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from trainyard.machine.secret_redaction import is_secret
-from trainyard.schema.namedtuple import NamedTuple
 
 # https://man7.org/linux/man-pages/man7/environ.7.html, and what torch, CUDA, ROCm, Hugging Face's
 # libraries, compilers and TLS libraries document as places and switches of theirs.

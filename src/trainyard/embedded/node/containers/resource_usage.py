@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard.embedded.kubelet_api import Measured, Usage
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 _FRESH_SECONDS = 0.9
 """What is so young is told again, so that many who ask cost no more than one."""

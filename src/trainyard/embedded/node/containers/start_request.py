@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.embedded import tenants
 from trainyard.embedded.node.containers import gpus
@@ -28,7 +28,6 @@ from trainyard.machine.users import User
 from trainyard.podruntime import paths
 from trainyard.podruntime.protocol import Bind, Program, Root
 from trainyard.schema import quantity
-from trainyard.schema.namedtuple import NamedTuple
 
 # By their numbers in linux/capability.h.
 _CAPABILITIES = """

@@ -14,10 +14,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.podruntime.egress.told import Name
-from trainyard.schema.namedtuple import NamedTuple
 
 DOMAIN = "svc.cluster.local"
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"

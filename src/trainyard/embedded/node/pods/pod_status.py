@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.embedded.node.containers.observer_folder import is_observed
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.kinds.shared import pod_contract
 from trainyard.schema import times
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 Status = dict[str, Any]
 ENDED = ("Succeeded", "Failed")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.embedded.node.containers import cgroups
 from trainyard.embedded.node.containers.container_environment import (
@@ -34,7 +34,6 @@ from trainyard.podruntime import paths
 from trainyard.podruntime.protocol import Bind
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.namedtuple import NamedTuple
 
 _DEFAULT_MODE = 0o644
 # https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
