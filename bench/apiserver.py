@@ -35,6 +35,7 @@ import asyncio, sys
 from pathlib import Path
 import uvloop
 from trainyard.cli.garbage import collect_garbage_again
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.storage.store import Store
@@ -42,7 +43,7 @@ from trainyard.embedded.storage.store import Store
 async def main():
     collect_garbage_again()
     folder = Path(sys.argv[1])
-    registry = Registry(Store(folder / "state.db"))
+    registry = Registry(Store(folder / "state.db"), resources=RESOURCES)
     await registry.ensure_system_objects()
     await ApiServer(registry).serve_unix(folder / "api.sock")
     await asyncio.Event().wait()

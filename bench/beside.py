@@ -47,6 +47,7 @@ import asyncio, sys
 from pathlib import Path
 import uvloop
 from trainyard.cli.garbage import collect_garbage_again
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.api_server import ApiServer
@@ -54,7 +55,7 @@ from trainyard.embedded.storage.store import Store
 
 async def main(folder, token):
     collect_garbage_again()
-    registry = Registry(Store(folder / "state.db"))
+    registry = Registry(Store(folder / "state.db"), resources=RESOURCES)
     await registry.ensure_system_objects()
     server, made = ApiServer(registry), certificates.ensure(folder / "pki")
     await server.serve_unix(folder / "api.sock")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.yardstick import bare_start, starts
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
@@ -53,7 +54,7 @@ def measure() -> list[Row]:
 
 
 async def _measure(shim: ShimHandle, folder: str) -> list[Row]:
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     work = os.path.join(os.path.dirname(folder), "work")
     os.mkdir(work)

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded import tls_files
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.kubelet_api import Measured, Output, Usage
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.resources.table import RESOURCES, Resources
+from trainyard.embedded.resources.table import Resources
 from trainyard.podruntime.logs import LogOptions
 from trainyard.schema.errors import TrainyardError
 

@@ -15,6 +15,7 @@ import yaml
 
 from tests.tools import require
 from trainyard.cli.embedded import embedded
+from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import ClusterSettings
 from trainyard.embedded.kubelet_api import PodRuntime
 from trainyard.embedded.node.shim_process import Isolation, start_shim
@@ -177,7 +178,9 @@ async def running_jobs(
     paths.prepare()
     shim = start_shim(paths.folder, isolation=isolation, die_with_parent=True)
     try:
-        given = ClusterSettings(paths, is_durable=False, working_dir=str(folder), **settings)
+        given = ClusterSettings(
+            paths, EXTENSION, is_durable=False, working_dir=str(folder), **settings
+        )
         async with embedded(given, shim) as cluster, Client.unix(cluster.socket) as client:
             yield Jobs(client, folder, cluster.agent, shim.pid)
     finally:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits
 from trainyard.embedded.node.node_settings import NodeSettings
@@ -128,7 +129,7 @@ async def cluster(
     if handle is None:
         handle = start_shim(state_dir, isolation=isolation, die_with_parent=True)
     if registry is None:
-        registry = Registry()
+        registry = Registry(resources=RESOURCES)
         await registry.ensure_system_objects()
     settings.setdefault("working_dir", str(state_dir.parent))
     node_settings = NodeSettings(NODE, str(state_dir), **settings)

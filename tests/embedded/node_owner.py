@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.embedded.node_cluster import cluster
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.shim_process import Isolation, start_shim
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.store import Store
@@ -19,7 +20,7 @@ from trainyard.embedded.storage.store import Store
 
 async def main(state_dir: Path, mode: str, isolation: Isolation) -> None:
     handle = start_shim(state_dir, isolation=isolation, die_with_parent=mode == "run")
-    registry = Registry(Store(state_dir / "cluster.db"))
+    registry = Registry(Store(state_dir / "cluster.db"), resources=RESOURCES)
     await registry.ensure_system_objects()
     async with cluster(state_dir, handle=handle, registry=registry, shut_down=False) as node:
         for name, command in json.loads(sys.stdin.readline()).items():

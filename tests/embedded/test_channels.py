@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from tests.embedded.kubectl import HostRuntime, add_running_pod
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import execution
 from trainyard.embedded.registry import Registry
@@ -28,7 +29,7 @@ FAILED = b"command terminated with non-zero exit code: exit status 4"
 
 @pytest.fixture
 async def session(tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     await add_running_pod(registry, "p", "main")
     server = ApiServer(registry, HostRuntime())

@@ -20,6 +20,7 @@ from tests.embedded.killed_controller import Controllers
 from tests.embedded.launching import NAMESPACE, resource_of
 from tests.embedded.lifecycle_yard import ENDS
 from tests.tools import soak
+from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import ClusterSettings, running
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.kube.client import Client
@@ -110,7 +111,9 @@ async def churning(folder: Path) -> AsyncIterator[tuple[Churn, Path]]:
     paths.prepare()
     shim = start_shim(paths.folder, die_with_parent=True)
     try:
-        settings = ClusterSettings(paths, working_dir=str(folder), volumes={"data": str(data)})
+        settings = ClusterSettings(
+            paths, EXTENSION, working_dir=str(folder), volumes={"data": str(data)}
+        )
         async with running(settings, shim) as cluster, Client.unix(cluster.socket) as client:
             yield Churn(client, data), cluster.socket
     finally:

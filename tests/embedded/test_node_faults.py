@@ -19,6 +19,7 @@ from tests.embedded.node_cluster import (
     is_alive,
     processes_with,
 )
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
@@ -113,7 +114,7 @@ async def test_pods_of_a_background_cluster_survive_it_and_are_found_again(
 
     handle = start_shim(state, die_with_parent=False)
     assert handle.adopted
-    registry = Registry(Store(state / "cluster.db"))
+    registry = Registry(Store(state / "cluster.db"), resources=RESOURCES)
     async with cluster(state, handle=handle, registry=registry) as node:
         for name, code in (("goes-on", 4), ("ends-meanwhile", 3)):
             pod = await node.phase(name, "Failed")
@@ -139,7 +140,7 @@ async def test_pods_lost_with_their_shim_are_reported_lost(
     await eventually(lambda: not processes_with(marker))
     handle = start_shim(state, die_with_parent=False)
     assert not handle.adopted
-    registry = Registry(Store(state / "cluster.db"))
+    registry = Registry(Store(state / "cluster.db"), resources=RESOURCES)
     async with cluster(state, handle=handle, registry=registry) as node:
         pod = await node.phase("lost", "Failed")
         ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]

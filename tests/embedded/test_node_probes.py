@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.embedded.registry import Registry
 from trainyard.machine import certificate_authority
@@ -184,7 +185,7 @@ async def test_an_agent_that_takes_a_running_container_over_probes_it_and_starts
     state, work = tmp_path / "state", tmp_path / "work"
     work.mkdir()
     (work / "up").touch()
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     handle = start_shim(state, die_with_parent=False)
     every = {"periodSeconds": 1, "failureThreshold": 1}

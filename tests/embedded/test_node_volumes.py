@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
@@ -290,7 +291,7 @@ async def test_files_are_kept_in_memory_and_go_with_their_pod(node: Cluster) -> 
 
 async def test_an_agent_that_takes_over_goes_on_with_the_files(tmp_path: Path) -> None:
     state = tmp_path / "state"
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     await registry.create("configmaps", {"metadata": {"name": "kept"}, "data": {"a": "1"}})
     spec = mounting({"configMap": {"name": "kept"}}, "/v")

@@ -9,7 +9,8 @@ import pytest
 
 from tests.embedded.kubectl import Cluster, running_cluster
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
-from trainyard.embedded.resources.table import RESOURCES, Resources
+from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
+from trainyard.embedded.resources.table import Resources
 
 FILE = '''
 """Widgets, which come in three sizes."""
@@ -70,7 +71,7 @@ async def kubectl(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
     folder = tmp_path / "resources"
     folder.mkdir()
     (folder / "widgets.py").write_text(FILE)
-    resources = Resources(folder)
+    resources = Resources(folder, extension=EXTENSION)
     async with running_cluster(kubectl_path(request.param), tmp_path, resources) as made:
         yield made
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.resources.resource import Served
-from trainyard.embedded.resources.table import RESOURCES
 from trainyard.schema import core
 
 Value = Any

@@ -17,6 +17,7 @@ import orjson
 from tests.fuzz import corpus
 from tests.fuzz.asks import LIVE, Ask, smaller
 from tests.fuzz.runtime import EchoRuntime
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.app import Api
 from trainyard.embedded.apiserver.door import Door, Limits
 from trainyard.embedded.apiserver.http import Connection
@@ -209,7 +210,7 @@ class _Log(logging.Handler):
 @asynccontextmanager
 async def running() -> AsyncIterator[Machine]:
     """A server with the objects that every cluster has."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     await registry.create("namespaces", {"metadata": {"name": "other"}})
     pod = {**corpus.SMALL["pods"][0], "metadata": {"name": LIVE, "namespace": "default"}}

@@ -12,7 +12,7 @@ import yaml
 
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated, mutated_bytes
-from trainyard.embedded.resources.table import RESOURCES
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import objects

@@ -84,6 +84,7 @@ def _of_cluster(
 
 
 def _of_machine() -> list[Found]:
+    from trainyard.composition.kinds_extension import EXTENSION
     from trainyard.embedded.doctor_checks import examine
     from trainyard.embedded.doctor_findings import Patient
 
@@ -97,7 +98,7 @@ def _of_machine() -> list[Found]:
         pass
     python = _python(cluster)
     told, silence = _told_by(cluster)
-    return list(examine(Patient(paths, cluster, told, no_folder, silence, python)))
+    return list(examine(Patient(paths, EXTENSION, cluster, told, no_folder, silence, python)))
 
 
 def _screen(found: Sequence[Found]) -> Iterator[str]:

@@ -25,6 +25,7 @@ import uvloop
 from trainyard.api.shape import ClusterShape
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
+from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import Cluster, ClusterSettings, running
 from trainyard.embedded.node.shim_process import ShimHandle
 from trainyard.embedded.scheduler.resource_requests import amount
@@ -48,6 +49,7 @@ def cluster_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
     """What the user's options mean for a cluster whose files are in `paths`."""
     return ClusterSettings(
         paths=paths,
+        extension=EXTENSION,
         working_dir=os.getcwd(),
         volumes=options.volumes,
         images=options.images,

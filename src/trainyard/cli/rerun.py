@@ -15,7 +15,7 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli.options import where_options
 from trainyard.cli.target import complete_jobs
 from trainyard.machine.state_folder import find_cluster
-from trainyard.manifest import yaml_text
+from trainyard.schema import yaml_text
 
 if TYPE_CHECKING:
     from trainyard.api.aio import AsyncClient

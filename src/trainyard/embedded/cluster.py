@@ -25,6 +25,7 @@ from trainyard.embedded.controllers.endpoint_controller import EndpointControlle
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.controllers.taint_eviction import TaintEviction
+from trainyard.embedded.extension import NO_EXTENSION, Extension
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.containers.cgroups import default_processes
 from trainyard.embedded.node.containers.container_environment import image_environment
@@ -34,6 +35,7 @@ from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import ShimHandle
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.registry import Registry
+from trainyard.embedded.resources.table import Resources
 from trainyard.embedded.scheduler import machine_capacity, resource_requests
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
@@ -60,6 +62,8 @@ class ClusterSettings:
     """How one embedded cluster behaves."""
 
     paths: Paths
+    extension: Extension = NO_EXTENSION
+    """What the cluster serves and honours beyond Kubernetes' core."""
     is_durable: bool = True
     """Keep objects on disk; a cluster that ends with its job need not."""
     working_dir: str = ""
@@ -141,7 +145,10 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
     """
     rlimits.raise_open_files()
     paths = settings.paths
-    registry = Registry(_store(paths) if settings.is_durable else None)
+    registry = Registry(
+        _store(paths) if settings.is_durable else None,
+        resources=Resources(extension=settings.extension),
+    )
     server: ApiServer | None = None
     agent: NodeAgent | None = None
     try:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from trainyard.embedded import machine_checks
 from trainyard.embedded.corrupt_objects import Damaged, read
 from trainyard.embedded.doctor_findings import Found, Patient
-from trainyard.embedded.resources.table import RESOURCES
+from trainyard.embedded.resources.table import Resources
 from trainyard.embedded.service_supervisor import SERVICE
 from trainyard.embedded.storage.store import stored_rows
 from trainyard.embedded.storage.writes import StorageError
@@ -73,7 +73,7 @@ def _objects(patient: Patient) -> Iterator[Found]:
     damaged: Sequence[Mapping[str, str]] = patient.told.get("damaged", ())
     if patient.cluster is None and patient.paths.database.exists():
         try:
-            rows = list(read(stored_rows(patient.paths.database), RESOURCES))
+            rows = list(read(stored_rows(patient.paths.database), _resources(patient)))
         except StorageError as error:
             fix = "move the file away and start again"
             yield Found("objects", "problem", str(error), fix)
@@ -87,8 +87,12 @@ def _objects(patient: Patient) -> Iterator[Found]:
         yield Found("objects", "problem", text, _removal(patient, each))
 
 
+def _resources(patient: Patient) -> Resources:
+    return Resources(extension=patient.extension)
+
+
 def _removal(patient: Patient, damaged: Mapping[str, str]) -> str:
-    if RESOURCES.get(damaged["resource"]) is None:
+    if _resources(patient).get(damaged["resource"]) is None:
         return "install the package of its kind again, or leave it: it is in nobody's way"
     scope = f" -n {damaged['namespace']}" if damaged["namespace"] else ""
     kubectl = f"kubectl --kubeconfig {patient.paths.kubeconfig}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any, Literal, NamedTuple
 
+from trainyard.embedded.extension import Extension
 from trainyard.machine.state_folder import Paths, RunningCluster
 from trainyard.schema.dataclass import dataclass
 
@@ -45,6 +46,8 @@ class Patient:
     """What is looked at: a state folder, and the cluster in it if one is up."""
 
     paths: Paths
+    extension: Extension
+    """What clusters are composed with here."""
     cluster: RunningCluster | None = None
     told: Mapping[str, Any] = field(default_factory=dict)
     """What the cluster says of itself (`/debug/findings`)."""

@@ -27,7 +27,7 @@ from trainyard.embedded.api_errors import (
 from trainyard.embedded.corrupt_objects import Damaged, read
 from trainyard.embedded.objects import PLAIN, Deletion, Mutation
 from trainyard.embedded.resources.resource import Served
-from trainyard.embedded.resources.table import RESOURCES, Resources
+from trainyard.embedded.resources.table import Resources
 from trainyard.embedded.storage.committer import Change, Committer, Key
 from trainyard.embedded.storage.journal import Entry, Event, Journal, Object, Subscription, encoded
 from trainyard.kube.resources import NAMESPACES
@@ -51,15 +51,15 @@ class Registry:
         self,
         store: Store | None = None,
         *,
-        resources: Resources = RESOURCES,
+        resources: Resources | None = None,
         journal_bytes: int = 8 << 20,
     ) -> None:
         """Load `store`, or keep everything in memory only when there is none.
 
-        `resources` are what it has objects of; `journal_bytes` bounds how far back a watch can
-        be resumed.
+        `resources` are what it has objects of, by default Kubernetes' core resources;
+        `journal_bytes` bounds how far back a watch can be resumed.
         """
-        self.resources = resources
+        self.resources = resources = resources if resources is not None else Resources()
         self._objects: dict[str, dict[tuple[str, str], Entry]] = {
             row.name: {} for row in resources if not row.view_of
         }

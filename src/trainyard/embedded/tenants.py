@@ -12,7 +12,7 @@ from typing import Any
 
 from trainyard.embedded.api_errors import Cause
 from trainyard.embedded.objects import Objects
-from trainyard.kinds.shared import labels
+from trainyard.kube.embedded_contract import OWNER_UID
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import NAMESPACES
 from trainyard.machine.users import User, user_with_uid
@@ -27,7 +27,7 @@ _ALWAYS_SHARED = ("PATH", "VIRTUAL_ENV")
 
 def uid_of_owner(namespace: Object) -> int | None:
     """The id of the user to whom a namespace belongs; None: the cluster's owner."""
-    text = (namespace["metadata"].get("annotations") or {}).get(labels.OWNER_UID, "")
+    text = (namespace["metadata"].get("annotations") or {}).get(OWNER_UID, "")
     return int(text) if _UID.fullmatch(text) else None
 
 

@@ -18,9 +18,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from trainyard.kinds.shared import legacy
 from trainyard.kinds.table import JOB_KINDS, KINDS
-from trainyard.manifest import yaml_text
 from trainyard.manifest.foreign import kinds
 from trainyard.manifest.reader import Document, read, told
+from trainyard.schema import yaml_text
 from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest

@@ -18,11 +18,11 @@ from trainyard.kinds.admission import Checked, check
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.manifest.foreign import kinds
-from trainyard.manifest.parsed import Mistake, Parsed
 from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
 from trainyard.schema.model import Model
+from trainyard.schema.parsed_text import Mistake, Parsed
 from trainyard.schema.problems import Judged, Path, Problem, Severity, error
 from trainyard.schema.server import Version
 from trainyard.schema.structural import describe
@@ -143,7 +143,7 @@ def read(text: str, file: str = "", server: Version | None = None) -> ReadResult
     With ``server``, a version of Kubernetes, the problems that a cluster of it would have with what
     is good here are among them.
     """
-    from trainyard.manifest import yaml_text
+    from trainyard.schema import yaml_text
 
     documents: list[Document] = []
     problems: list[Problem] = []

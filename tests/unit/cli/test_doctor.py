@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.cli import doctor
+from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded import machine_checks
 from trainyard.embedded.doctor_findings import Found, Patient, Python
 from trainyard.machine.state_folder import Paths
@@ -47,7 +48,7 @@ TRAINS = Python("/env/bin/python", "3.12.1", "2.5.0+cu124", "12.4")
 
 
 def patient(tmp_path: Path, python: Python) -> Patient:
-    return Patient(Paths(tmp_path), python=python)
+    return Patient(Paths(tmp_path), EXTENSION, python=python)
 
 
 @pytest.mark.parametrize(

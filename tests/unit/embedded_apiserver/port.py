@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.apiserver.door import Limits
@@ -95,7 +96,7 @@ async def serving(
 ) -> AsyncIterator[Port]:
     """A server with an empty registry."""
     made = certificates.ensure(folder)
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     server = ApiServer(registry, people=people, limits=limits)
     await server.serve_unix(folder / "api.sock")

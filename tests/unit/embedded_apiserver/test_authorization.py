@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.authorization import Rights, Wish, mark
 from trainyard.embedded.apiserver.identity import OWNER, Identity, People
 from trainyard.embedded.registry import Registry
@@ -24,7 +25,7 @@ JOBS = ("batch.tensorstack.dev", "pytorchtrainingjobs")
 @pytest.fixture
 async def rights() -> AsyncIterator[Rights]:
     """A cluster with the namespaces `bob` and `alice`, which are theirs, and `default`."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     made = Rights(registry)
     await made.welcome(BOB)

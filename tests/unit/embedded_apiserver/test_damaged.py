@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.corrupt_objects import DAMAGED
@@ -91,7 +92,7 @@ def poisoned(tmp_path: Path) -> Path:
 
 
 async def test_every_one_is_named_with_its_problem_and_none_is_listed(poisoned: Path) -> None:
-    registry = Registry(Store(poisoned))
+    registry = Registry(Store(poisoned), resources=RESOURCES)
     found = {(each.resource, each.namespace, each.name): each.problem for each in registry.damaged}
     assert found.keys() == {entry[:3] for entry in POISON}
     for *place, _, problem in POISON:
@@ -106,7 +107,7 @@ async def test_every_one_is_named_with_its_problem_and_none_is_listed(poisoned: 
 
 
 async def test_the_loops_of_the_cluster_run_beside_them(poisoned: Path) -> None:
-    registry = Registry(Store(poisoned))
+    registry = Registry(Store(poisoned), resources=RESOURCES)
     await registry.ensure_system_objects()
     settings = SchedulerSettings("node", Capacity({"cpu": 1000, "memory": 1, "pods": 9}))
     services = (Scheduler(registry, settings), Housekeeping(registry), QueueController(registry))
@@ -124,7 +125,7 @@ async def test_the_loops_of_the_cluster_run_beside_them(poisoned: Path) -> None:
 
 
 async def test_one_is_shown_by_name_cannot_be_changed_and_can_be_deleted(poisoned: Path) -> None:
-    registry = Registry(Store(poisoned))
+    registry = Registry(Store(poisoned), resources=RESOURCES)
     await registry.ensure_system_objects()
     stub = registry.get("pods", "default", "owners")
     assert "ownerReferences" in stub["metadata"]["annotations"][DAMAGED]
@@ -140,7 +141,7 @@ async def test_one_is_shown_by_name_cannot_be_changed_and_can_be_deleted(poisone
         registry.get("pods", "default", "owners")
     await registry.create("pods", {"metadata": {"name": "owners"}, "spec": CONTAINERS})
     await registry.close()
-    again = Registry(Store(poisoned))
+    again = Registry(Store(poisoned), resources=RESOURCES)
     assert [each.name for each in again.damaged] == ["w"]
     assert [pod["metadata"]["name"] for pod in again.list("pods")] == ["good", "owners"]
     await again.close()
@@ -153,7 +154,7 @@ async def test_a_namespace_takes_its_damaged_objects_along(tmp_path: Path) -> No
         entry = ("configmaps", "team", "bad", b"{")
         db.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", entry)
     db.close()
-    registry = Registry(Store(path))
+    registry = Registry(Store(path), resources=RESOURCES)
     await registry.ensure_system_objects()
     await registry.create("namespaces", {"metadata": {"name": "team"}})
     housekeeping = asyncio.ensure_future(Housekeeping(registry).run())

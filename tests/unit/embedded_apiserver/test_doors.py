@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from tests.unit.kinds import manifests as m
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.app import Api
 from trainyard.embedded.apiserver.identity import OWNER
 from trainyard.embedded.apiserver.messages import Request, Response
@@ -80,7 +81,7 @@ class Cluster:
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     made = Cluster(registry)
     yield made

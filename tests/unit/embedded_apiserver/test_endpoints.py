@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.controllers.endpoint_controller import EndpointController
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.registry import Registry
@@ -21,7 +22,7 @@ Object = dict[str, Any]
 
 @asynccontextmanager
 async def keeping(registry: Registry | None = None) -> AsyncIterator[Registry]:
-    registry = registry or Registry()
+    registry = registry or Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     loops = (EndpointController(registry).run(), Housekeeping(registry).run())
     tasks = [asyncio.create_task(loop) for loop in loops]
@@ -240,7 +241,7 @@ async def test_a_second_controller_finds_what_the_first_has_written() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "x"])
 def test_an_address_that_no_other_host_has_is_refused(address: str) -> None:
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     port = {"name": "", "port": 80, "protocol": "TCP"}
     metadata = {"name": "web", "namespace": "default"}
     subset = {"addresses": [{"ip": address}], "ports": [port]}
@@ -257,5 +258,7 @@ def test_an_address_that_no_other_host_has_is_refused(address: str) -> None:
 def test_a_slice_of_an_unknown_type_is_refused(kind: str) -> None:
     metadata = {"name": "web", "namespace": "default"}
     one = {"addressType": kind, "endpoints": [{"addresses": ["10.0.0.1"]}]}
-    verdict = Registry().resources[SLICES].judge({"metadata": metadata, **one}, None)
+    verdict = (
+        Registry(resources=RESOURCES).resources[SLICES].judge({"metadata": metadata, **one}, None)
+    )
     assert [each.path for each in verdict.errors] == [("addressType",)]

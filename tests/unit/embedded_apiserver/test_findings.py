@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded import service_supervisor as module
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
@@ -86,7 +87,7 @@ async def test_what_is_fatal_ends_a_service_for_good() -> None:
 
 
 async def test_a_pod_that_the_scheduler_cannot_read_keeps_no_other_waiting() -> None:
-    registry, findings = Registry(), Findings()
+    registry, findings = Registry(resources=RESOURCES), Findings()
     await registry.ensure_system_objects()
     settings = SchedulerSettings("node", Capacity({"cpu": 4000, "memory": 1 << 30, "pods": 9}))
     scheduler = asyncio.ensure_future(Scheduler(registry, settings, findings).run())

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver import fieldsets
 from trainyard.embedded.apiserver.protobuf import decode
 from trainyard.embedded.apiserver.shapes import Shape
 from trainyard.embedded.apiserver.spdy import DICTIONARY
 from trainyard.embedded.resources.resource import Served
-from trainyard.embedded.resources.table import RESOURCES
 from trainyard.kube.errors import ApiError
 
 TABLE = Shape(kind="Table")

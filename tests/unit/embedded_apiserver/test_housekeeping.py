@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.controllers.housekeeping import (
     EVENT_SECONDS,
     MOST_EVENTS,
@@ -27,7 +28,7 @@ JOBS = "genericjobs.batch.tensorstack.dev"
 
 @pytest.fixture
 async def registry() -> AsyncIterator[Registry]:
-    made = Registry()
+    made = Registry(resources=RESOURCES)
     await made.ensure_system_objects()
     running = asyncio.create_task(Housekeeping(made).run())
     yield made
@@ -180,7 +181,7 @@ async def test_a_burst_of_events_is_cut_while_it_lasts(registry: Registry) -> No
 )
 async def test_the_memory_of_what_is_gone_is_given_back() -> None:
     """Holes between what stays: the C library keeps them unless it is asked."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     housekeeping = Housekeeping(registry)
     for number in range(5_000):

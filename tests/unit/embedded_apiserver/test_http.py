@@ -18,6 +18,7 @@ import aiohttp
 import orjson
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer, ServeError
 from trainyard.embedded.registry import Registry
 from trainyard.kube.transport import Request
@@ -82,7 +83,7 @@ class Lines:
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    registry = Registry(journal_bytes=4_000)
+    registry = Registry(resources=RESOURCES, journal_bytes=4_000)
     await registry.ensure_system_objects()
     server = ApiServer(registry)
     await server.serve_unix(tmp_path / "api.sock")
@@ -104,7 +105,7 @@ async def test_only_this_user_may_open_the_socket(api: Api) -> None:
 async def test_a_socket_lies_in_its_folder_however_deep_that_is(tmp_path: Path) -> None:
     deep = tmp_path / ("x" * 120)
     deep.mkdir()
-    server = ApiServer(Registry())
+    server = ApiServer(Registry(resources=RESOURCES))
     await server.serve_unix(deep / "api.sock")
     transport = UnixTransport(deep / "api.sock")
     assert (await transport.request(Request("GET", "/healthz"), 10)).body == b"ok"
@@ -120,7 +121,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServeError, match=f"cannot listen on 127.0.0.1:{port}"):
-            await ApiServer(Registry()).serve_tls(
+            await ApiServer(Registry(resources=RESOURCES)).serve_tls(
                 port, certificate=made.certificate, key=made.key, token="t"
             )
 
@@ -433,7 +434,7 @@ class SilentRuntime:
 @asynccontextmanager
 async def silent_pod(folder: Path) -> AsyncIterator[SilentRuntime]:
     """A pod `p` that runs, of a server at `api.sock`."""
-    registry, runtime = Registry(), SilentRuntime()
+    registry, runtime = Registry(resources=RESOURCES), SilentRuntime()
     await registry.ensure_system_objects()
     server = ApiServer(registry, runtime)
     await server.serve_unix(folder / "api.sock")

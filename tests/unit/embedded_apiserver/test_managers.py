@@ -11,9 +11,9 @@ import pytest
 
 from tests.unit.embedded_apiserver.port import Client, serving
 from tests.unit.embedded_apiserver.test_decoding import APPLY, JOB, JOBS, JSON, MAPS, MERGE, PODS
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.fieldmanagers import Update
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.resources.table import RESOURCES
 from trainyard.embedded.storage.store import Store
 
 NODES = "/api/v1/nodes"
@@ -139,11 +139,11 @@ async def test_what_trainyard_itself_made_belongs_to_nobody_until_it_is_applied(
 
 async def test_the_record_is_there_after_a_restart(tmp_path: Path) -> None:
     served = RESOURCES["configmaps"]
-    first = Registry(Store(tmp_path / "state.db"))
+    first = Registry(Store(tmp_path / "state.db"), resources=RESOURCES)
     await first.ensure_system_objects()
     made = await first.create("configmaps", _map(a="1"), record=Update("me", served).record)
     assert _owners(made) == [("me", "Update", "")]
     await first.close()
-    second = Registry(Store(tmp_path / "state.db"))
+    second = Registry(Store(tmp_path / "state.db"), resources=RESOURCES)
     assert second.get("configmaps", "default", "m") == made
     await second.close()

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
@@ -25,7 +26,7 @@ Ask = Callable[..., Awaitable[tuple[int, Any]]]
 @pytest.fixture
 async def ask(tmp_path: Path) -> AsyncIterator[Ask]:
     """Status and body of a request to a cluster with its scheduler."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     server = ApiServer(registry)
     await server.serve_unix(tmp_path / "api.sock")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.journal import Subscription
@@ -235,7 +236,7 @@ async def test_subscription_starts_with_the_present_and_goes_on_without_loss(
 
 
 async def test_watch_resumes_from_a_version_and_says_gone_when_that_is_too_old() -> None:
-    registry = Registry(journal_bytes=2_000)
+    registry = Registry(resources=RESOURCES, journal_bytes=2_000)
     await registry.ensure_system_objects()
     first = await registry.create("configmaps", config_map("c0"))
     since = int(first["metadata"]["resourceVersion"])

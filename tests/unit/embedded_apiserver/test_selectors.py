@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.selectors import field_predicate, label_predicate, selected_name
-from trainyard.embedded.resources.table import RESOURCES
 from trainyard.kube.errors import Invalid
 
 

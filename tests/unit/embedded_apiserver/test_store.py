@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.small_disk import on_small_disk
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.store import Store
 from trainyard.embedded.storage.writes import StorageError, Write
@@ -59,7 +60,7 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
     writer.stdout.close()
     assert len(acknowledged) >= 500
 
-    registry = Registry(Store(path))
+    registry = Registry(Store(path), resources=RESOURCES)
     stored = {
         obj["metadata"]["name"]: obj["metadata"]["resourceVersion"]
         for obj in registry.list("configmaps")
@@ -70,13 +71,13 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
 
 
 async def test_versions_go_on_after_a_restart(tmp_path: Path) -> None:
-    first = Registry(Store(tmp_path / "state.db"))
+    first = Registry(Store(tmp_path / "state.db"), resources=RESOURCES)
     await first.ensure_system_objects()
     await first.create("configmaps", {"metadata": {"name": "gone"}})
     await first.delete("configmaps", "default", "gone")
     revision = first.revision
     await first.close()
-    second = Registry(Store(tmp_path / "state.db"))
+    second = Registry(Store(tmp_path / "state.db"), resources=RESOURCES)
     assert second.revision == revision
     assert second.list("configmaps") == []
     made = await second.create("configmaps", {"metadata": {"name": "new"}})
@@ -85,7 +86,7 @@ async def test_versions_go_on_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_full_disk_refuses_the_write_and_serves_what_there_is(tmp_path: Path) -> None:
-    registry = Registry(Store(tmp_path / "state.db"))
+    registry = Registry(Store(tmp_path / "state.db"), resources=RESOURCES)
     await registry.ensure_system_objects()
     await registry.create("configmaps", {"metadata": {"name": "before"}})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -101,7 +102,7 @@ async def test_a_full_disk_refuses_the_write_and_serves_what_there_is(tmp_path: 
     assert [obj["metadata"]["name"] for obj in registry.list("configmaps")] == ["before"]
     await registry.create("configmaps", {"metadata": {"name": "after"}})
     await registry.close()
-    again = Registry(Store(tmp_path / "state.db"))
+    again = Registry(Store(tmp_path / "state.db"), resources=RESOURCES)
     assert [obj["metadata"]["name"] for obj in again.list("configmaps")] == ["after", "before"]
     await again.close()
 

@@ -48,8 +48,8 @@ COMMANDS = {
     "validate": _of(_MODELS, "api cli kinds kube manifest schema", "decimal inspect"),
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",
-        "api cli client embedded kinds kube lifecycle machine manifest operator payloads "
-        "podruntime schema",
+        "api cli client composition embedded kinds kube lifecycle machine manifest operator "
+        "payloads podruntime schema",
         "asyncio concurrent.futures ctypes decimal inspect socket ssl",
     ),
 }

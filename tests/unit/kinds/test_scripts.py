@@ -15,7 +15,7 @@ from trainyard.kinds.shared.workload import objects
 from trainyard.kinds.table import describe
 from trainyard.manifest import scripts
 from trainyard.manifest.reader import read, read_objects
-from trainyard.manifest.yaml_text import parse
+from trainyard.schema.yaml_text import parse
 
 TRICKY = ("with space", "$(HOME)", "$$", "$", "a: b # c", "two\nreplicas: 1", "", "--", "é", "'\"")
 LAUNCHERS = sorted(scripts.launchers())

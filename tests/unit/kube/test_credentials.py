@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded import tls_files
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import certificates
@@ -27,7 +28,7 @@ TOKEN = "open-sesame"
 @pytest.fixture
 async def config(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
     """The kubeconfig of a running server."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     server = ApiServer(registry, None)
     made = certificates.ensure(tmp_path / "pki")

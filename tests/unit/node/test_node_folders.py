@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.containers.container_environment import PodContext
 from trainyard.embedded.node.network.service_environment import ServiceLinks
 from trainyard.embedded.node.node_settings import NodeSettings
@@ -26,7 +27,7 @@ def volumes(
     settings = NodeSettings("n", str(tmp_path / "state"), gpus=())
     pod = {"metadata": metadata, "spec": spec}
     folder = str(tmp_path / "state" / "pods" / "p")
-    of_node = (Registry(), ServiceLinks(), settings)
+    of_node = (Registry(resources=RESOURCES), ServiceLinks(), settings)
     return Volumes(PodContext(pod, folder, Memory(folder, folder), "", *of_node, lambda *_: None))
 
 

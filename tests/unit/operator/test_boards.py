@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.operator.test_controller import PATIENCE_SECONDS, eventually, job, running
 from tests.unit.operator.test_passes import Yard, in_yard
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
 from trainyard.kinds.shared.settings import Settings
@@ -37,7 +38,7 @@ BOARD = {
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """A client of an embedded API server that keeps everything in memory."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     server = ApiServer(registry, None)
     await server.serve_unix(tmp_path / "api.sock")

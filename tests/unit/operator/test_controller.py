@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
 from trainyard.kinds.shared.settings import Settings
@@ -35,7 +36,7 @@ PATIENCE_SECONDS = 60.0
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
     """A client of an embedded API server that keeps everything in memory."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     server = ApiServer(registry, None)
     await server.serve_unix(tmp_path / "api.sock")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.test_controller import eventually, job, running
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
 from trainyard.kinds.shared.settings import Settings
@@ -25,7 +26,7 @@ JOBS = KINDS["PyTorchTrainingJob"].resource
 @pytest.fixture
 async def registry() -> AsyncIterator[Registry]:
     """What an API server stores, to be written to past its admission."""
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     yield registry
     await registry.close()

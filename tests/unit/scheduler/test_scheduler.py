@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
@@ -131,7 +132,7 @@ class Cluster:
 
 @asynccontextmanager
 async def running(**settings: Any) -> AsyncIterator[Cluster]:
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     scheduler = Scheduler(registry, SchedulerSettings(NODE, Capacity(dict(CAPACITY)), **settings))
     task = asyncio.create_task(scheduler.run())

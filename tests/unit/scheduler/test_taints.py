@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.controllers.taint_eviction import TaintEviction
 from trainyard.embedded.registry import Registry
 
@@ -17,7 +18,7 @@ WAIT_SECONDS = 60.0
 
 @asynccontextmanager
 async def evicting() -> AsyncIterator[Registry]:
-    registry = Registry()
+    registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     await registry.create("nodes", {"metadata": {"name": NODE}, "spec": {}})
     task = asyncio.create_task(TaintEviction(registry).run())

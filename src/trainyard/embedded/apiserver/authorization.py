@@ -16,7 +16,7 @@ from trainyard.embedded.apiserver.target import Target
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.resource import READ_VERBS, Object
 from trainyard.embedded.tenants import uid_of_owner
-from trainyard.kinds.shared import labels
+from trainyard.kube.embedded_contract import OWNER, OWNER_UID
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.resources import NAMESPACES, SECRETS
 from trainyard.machine.users import User, uid_of
@@ -131,7 +131,7 @@ def mark(identity: Identity, namespace: Object) -> None:
         raise forbidden(
             NAMESPACES.full_name, name, f'User "{identity.name}" cannot create it: {why}'
         )
-    owner = {labels.OWNER: person.name, labels.OWNER_UID: str(person.uid)}
+    owner = {OWNER: person.name, OWNER_UID: str(person.uid)}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **owner}
 
 

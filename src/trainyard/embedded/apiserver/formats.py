@@ -150,7 +150,7 @@ def parse_yaml(body: bytes) -> tuple[Any, list[str]]:
             return value, duplicate_keys(body, value)
     if len(body) > bounds.MAX_YAML_BYTES:
         raise too_large(f"YAML has at most {bounds.MAX_YAML_BYTES >> 10} KiB; send JSON")
-    from trainyard.manifest import yaml_text
+    from trainyard.schema import yaml_text
 
     try:
         documents = list(islice(yaml_text.parse(body.decode("utf-8-sig")), 2))

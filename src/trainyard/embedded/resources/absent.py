@@ -1,26 +1,29 @@
 """Kinds of Kubernetes' own that nothing here acts on: they can be listed, and none can be created.
 
-Clients look for some of them (`kubectl apply --prune`) and stop where discovery does not know
-them; someone who creates one is told what to do instead, rather than that a path is unknown.
+Some clients look for them (`kubectl apply --prune`) and stop where discovery does not know them.
+Whoever creates one reads what to do instead, rather than that a path is unknown. Whoever composes
+the cluster may know better (`Extension.alternatives`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+from trainyard.embedded.extension import Extension
 from trainyard.embedded.resources.resource import READ_VERBS, Served
 from trainyard.kube.resources import Resource
 
 _APPS, _RIGHTS = "apps", "rbac.authorization.k8s.io"
 _BUDGETS = "poddisruptionbudgets"
 _REQUESTS, _REQUEST = "certificatesigningrequests", "CertificateSigningRequest"
-_AS_PODS = "run it as a Pod, or as a job of batch.tensorstack.dev"
-_AS_JOB = "run it as a job of batch.tensorstack.dev"
-_CONVERTED = "`trainyard convert` makes a job of batch.tensorstack.dev of it"
+_AS_PODS = "run it as a Pod"
 _NO_RIGHTS = "in-cluster clients of the API are not offered, so leave it out"
 _NO_NETWORK = "every pod reaches the others and their Services, so leave it out"
 _NO_STORAGE = "a folder stands for each PersistentVolumeClaim, so leave it out"
 _NO_BUDGETS = "there is one node, and whoever drains it means to, so leave it out"
-_NO_QUOTA = "a Queue says what its jobs may use"
-_NO_PRIORITY = "priorities are those of the Queue and the PodGroup, so leave it out"
+_NO_QUOTA = "every pod may use the whole machine, so leave it out"
+_NO_PRIORITY = "pods start in the order in which they were created, so leave it out"
 _NO_CERTIFICATES = "who uses the API has a token, so leave it out"
 _OF_THE_CLUSTER = (
     *(_REQUEST, "ClusterRole", "ClusterRoleBinding"),
@@ -38,7 +41,7 @@ def _absent(group: str, version: str, plural: str, kind: str, short: str, instea
     )
 
 
-SERVED = (
+_ABSENT = (
     _absent("", "v1", "replicationcontrollers", "ReplicationController", "rc", _AS_PODS),
     _absent("", "v1", "persistentvolumes", "PersistentVolume", "pv", _NO_STORAGE),
     _absent("", "v1", "resourcequotas", "ResourceQuota", "quota", _NO_QUOTA),
@@ -47,8 +50,8 @@ SERVED = (
     _absent(_APPS, "v1", "statefulsets", "StatefulSet", "sts", _AS_PODS),
     _absent(_APPS, "v1", "daemonsets", "DaemonSet", "ds", _AS_PODS),
     _absent(_APPS, "v1", "replicasets", "ReplicaSet", "rs", _AS_PODS),
-    _absent("batch", "v1", "jobs", "Job", "", _CONVERTED),
-    _absent("batch", "v1", "cronjobs", "CronJob", "cj", _AS_JOB),
+    _absent("batch", "v1", "jobs", "Job", "", _AS_PODS),
+    _absent("batch", "v1", "cronjobs", "CronJob", "cj", _AS_PODS),
     _absent("certificates.k8s.io", "v1", _REQUESTS, _REQUEST, "csr", _NO_CERTIFICATES),
     _absent("networking.k8s.io", "v1", "ingresses", "Ingress", "ing", "use port-forward"),
     _absent("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "netpol", _NO_NETWORK),
@@ -61,3 +64,9 @@ SERVED = (
     _absent("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", "", _NO_STORAGE),
     _absent("storage.k8s.io", "v1", "storageclasses", "StorageClass", "sc", _NO_STORAGE),
 )
+
+
+def served(extension: Extension) -> Iterator[Served]:
+    """All of them, with the alternatives that an extension knows."""
+    for row in _ABSENT:
+        yield replace(row, instead=extension.alternatives.get(row.name, row.instead))

@@ -1,21 +1,22 @@
-"""The kinds of `trainyard.kinds`, each as its CustomResourceDefinition has it served.
+"""The custom kinds of the cluster's extension, each served as its CustomResourceDefinition says.
 
-Their rules are those of `trainyard.kinds.admission`, the very function that the command line and
-the controller use.
+Pruning and the schema of a status follow the definition; every other rule is the kind's admission
+function, the same one that clients and controllers use.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from trainyard.embedded.api_errors import Cause, conflict
 from trainyard.embedded.clock import age
+from trainyard.embedded.extension import CustomKind, Extension, QueueKinds
 from trainyard.embedded.resources.columns import AGE, NAME, Cell, Column
-from trainyard.embedded.resources.queuenames import named_queue, unknown_queue
+from trainyard.embedded.resources.queue_names import named_queue, unknown_queue
 from trainyard.embedded.resources.resource import (
     WRITE_STATUS,
     Listed,
@@ -24,8 +25,7 @@ from trainyard.embedded.resources.resource import (
     Subresource,
     Verdict,
 )
-from trainyard.kinds.kind import Kind
-from trainyard.kinds.table import KINDS
+from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from trainyard.embedded.resources.shape import Shape
@@ -33,17 +33,20 @@ if TYPE_CHECKING:
 
 _SCALE = Subresource("Scale", WRITE_STATUS, ("autoscaling", "v1"))
 _ORDER = 10_000
-_QUEUES = KINDS["Queue"].full_name
+"""After the core resources."""
 
 
+@dataclass(frozen=True)
 class _Custom(Served):
+    custom_kind: CustomKind = field(kw_only=True)
+    queues: QueueKinds | None = field(kw_only=True)
+
     def judge(self, obj: Object, old: Object | None) -> Verdict:
         """Prune by the definition's schema, then apply the rules of the kind.
 
-        The rules also see into pod templates, where nothing is pruned: what is unknown there is
+        The rules also see into pod templates, where nothing is pruned: an unknown field there is
         refused, because a command that was silently left out would run something else.
         """
-        from trainyard.kinds import admission
         from trainyard.schema import structural
 
         found = super().decoded(obj)
@@ -51,7 +54,7 @@ class _Custom(Served):
             return Verdict(obj, found.malformed)
         found.obj.pop("status", None)  # it is written on its own: here the old one stays
         pruned = structural.prune(found.obj, self.schema())
-        admitted = admission.admit(pruned.obj, old)
+        admitted = self.custom_kind.admit(pruned.obj, old)
         warnings = [problem.detail for problem in admitted.warnings]
         unknown = [*found.unknown, *pruned.unknown]
         kept = {"status": old["status"]} if old is not None and "status" in old else {}
@@ -64,7 +67,7 @@ class _Custom(Served):
         return pruned.obj, pruned.unknown
 
     def decoded(self, obj: Object) -> Shape:
-        """By the definition's own schema no status may be stored of which it does not hold."""
+        """As of any resource; a status must also agree with the definition's schema."""
         from trainyard.schema import structural
 
         found, schema = super().decoded(obj), self.schema()["properties"].get("status")
@@ -73,38 +76,42 @@ class _Custom(Served):
         return replace(found, errors=structural.check(obj["status"], schema, ("status",)))
 
     def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
-        """A job's queue has to be there once any was made by hand."""
-        if old is not None and named_queue(old) == named_queue(obj):
+        """Refuse an unknown queue once any queue was made by hand."""
+        path = self.custom_kind.queue_path
+        if self.queues is None or not path:
             return
-        if KINDS[self.kind].is_job and (cause := unknown_queue(obj, listed(_QUEUES))):
+        if old is not None and named_queue(old, path) == named_queue(obj, path):
+            return
+        present = listed(self.queues.queues.full_name)
+        if cause := unknown_queue(obj, path, present, self.queues.default_queue):
             raise self.refused(obj, cause)
 
     def is_at_rest(self, obj: Object) -> bool:
         return (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def columns(self) -> tuple[Column, ...]:
-        return _columns(self.kind)
+        return _columns(self.custom_kind)
 
     def schema(self) -> Object:
-        return KINDS[self.kind].schema
+        found: Object = _version(self.custom_kind)["schema"]["openAPIV3Schema"]
+        return found
 
     def to_scale(self, obj: Object) -> Object:
-        """`spec.replicas` is `spec.elastic.expectedReplicas`."""
-        metadata = obj["metadata"]
-        status = obj.get("status") or {}
+        """The Scale of an object, by the paths that the definition names."""
+        metadata, paths = obj["metadata"], self._scale_paths()
         kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-        elastic = (obj.get("spec") or {}).get("elastic")
-        if not isinstance(elastic, dict) or "expectedReplicas" not in elastic:
-            text = "Invalid value: the job cannot be scaled: it is not elastic; "
-            raise self.refused(obj, Cause("spec", text + "create it with spec.elastic.enabled"))
+        replicas = _value_at(obj, _fields(paths["specReplicasPath"]))
+        if replicas is None:
+            text = f"Invalid value: {self.custom_kind.scale_refusal}"
+            raise self.refused(obj, Cause("spec", text))
         return {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
             "metadata": {key: metadata[key] for key in kept if key in metadata},
-            "spec": {"replicas": elastic["expectedReplicas"]},
+            "spec": {"replicas": replicas},
             "status": {
-                "replicas": status.get("replicas", 0),
-                "selector": status.get("selector", ""),
+                "replicas": _value_at(obj, _fields(paths["statusReplicasPath"])) or 0,
+                "selector": _value_at(obj, _fields(paths["labelSelectorPath"])) or "",
             },
         }
 
@@ -113,18 +120,40 @@ class _Custom(Served):
         if replicas < 0:
             text = f"Invalid value: {replicas}: must be greater than or equal to 0"
             raise self.refused(obj, Cause("spec.replicas", text))
-        spec = obj["spec"]
         version = (scale.get("metadata") or {}).get("resourceVersion")
         if version not in (None, "", "0", obj["metadata"]["resourceVersion"]):
             raise conflict(self.name, obj["metadata"]["name"])
-        spec["elastic"]["expectedReplicas"] = replicas
+        *place, last = _fields(self._scale_paths()["specReplicasPath"])
+        _value_at(obj, place)[last] = replicas
         return obj
+
+    def _scale_paths(self) -> dict[str, str]:
+        paths: dict[str, str] = _version(self.custom_kind)["subresources"]["scale"]
+        return paths
+
+
+def _version(kind: CustomKind) -> Object:
+    (version,) = kind.load_definition()["spec"]["versions"]
+    found: Object = version
+    return found
+
+
+def _fields(path: str) -> list[str]:
+    """The fields of a simple JSON path: `.spec.replicas`."""
+    return path.strip(".").split(".")
+
+
+def _value_at(obj: Object, fields: Sequence[str]) -> Any:
+    """What is found there; None where nothing is."""
+    value: Any = obj
+    for name in fields:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 @cache
-def _columns(kind: str) -> tuple[Column, ...]:
+def _columns(kind: CustomKind) -> tuple[Column, ...]:
     """The `additionalPrinterColumns` of a definition."""
-    version = KINDS[kind].crd["spec"]["versions"][0]
     custom = tuple(
         Column(
             column["name"],
@@ -133,7 +162,7 @@ def _columns(kind: str) -> tuple[Column, ...]:
             column.get("priority", 0),
             description=column.get("description", ""),
         )
-        for column in version.get("additionalPrinterColumns", ())
+        for column in _version(kind).get("additionalPrinterColumns", ())
     )
     return (NAME, *custom) if custom else (NAME, AGE)
 
@@ -144,9 +173,9 @@ def _json_path(path: str, type_: str) -> Cell:
 
     def cell(obj: Object) -> Any:
         value: Any = obj
-        for key, wanted, index, field in steps:
-            if field:
-                value = value.get(field) if isinstance(value, dict) else None
+        for key, wanted, index, name in steps:
+            if name:
+                value = value.get(name) if isinstance(value, dict) else None
             else:
                 items = value if isinstance(value, list) else []
                 if index:
@@ -161,17 +190,18 @@ def _json_path(path: str, type_: str) -> Cell:
     return cell
 
 
-def _served(place: int, kind: Kind) -> Served:
-    return _Custom(
-        kind.resource,
-        order=_ORDER + place,
-        short_names=kind.short_names,
-        status=True,
-        generation=True,
-        subresources={"scale": _SCALE} if kind.elastic else {},
-        custom=True,
-        needs_version=True,
-    )
-
-
-SERVED = tuple(_served(place, kind) for place, kind in enumerate(KINDS.values()))
+def served(extension: Extension) -> Iterator[Served]:
+    """A resource for each custom kind of an extension, in their order."""
+    for place, kind in enumerate(extension.load_kinds()):
+        yield _Custom(
+            kind.resource,
+            order=_ORDER + place,
+            short_names=kind.short_names,
+            status=True,
+            generation=True,
+            subresources={"scale": _SCALE} if kind.scale_refusal else {},
+            custom=True,
+            needs_version=True,
+            custom_kind=kind,
+            queues=extension.queues,
+        )

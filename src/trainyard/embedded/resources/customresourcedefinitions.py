@@ -1,22 +1,27 @@
-"""The CustomResourceDefinitions of our kinds: part of the program, so to be read only."""
+"""CustomResourceDefinitions of the custom kinds that the cluster was composed with, read only."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import field
 
 from trainyard.embedded.clock import now_text
+from trainyard.embedded.extension import Extension
 from trainyard.embedded.resources.columns import NAME, Column, at
 from trainyard.embedded.resources.resource import READ_VERBS, Object, Served
-from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from trainyard.schema.dataclass import dataclass
 
 
+@dataclass(frozen=True)
 class _Definitions(Served):
+    extension: Extension = field(kw_only=True)
+
     def initial(self) -> Sequence[Object]:
         """The definitions as if they had been created and accepted now."""
         now = now_text()
-        return [_established(kind.crd, now) for kind in KINDS.values()]
+        return [_established(kind.load_definition(), now) for kind in self.extension.load_kinds()]
 
 
 def _established(definition: Object, now: str) -> Object:
@@ -46,10 +51,13 @@ def _established(definition: Object, now: str) -> Object:
     }
 
 
-SERVED = _Definitions(
-    CUSTOM_RESOURCE_DEFINITIONS,
-    order=130,
-    short_names=("crd", "crds"),
-    verbs=READ_VERBS,
-    printed=(NAME, Column("Created At", at("metadata.creationTimestamp"))),
-)
+def served(extension: Extension) -> Iterator[Served]:
+    """The one resource; its objects are the definitions of an extension."""
+    yield _Definitions(
+        CUSTOM_RESOURCE_DEFINITIONS,
+        order=130,
+        short_names=("crd", "crds"),
+        verbs=READ_VERBS,
+        printed=(NAME, Column("Created At", at("metadata.creationTimestamp"))),
+        extension=extension,
+    )

@@ -1,31 +1,34 @@
-"""The one table of what an API server serves: the files of this folder, and of others.
+"""The table of what an API server serves, collected from the files of this folder and of others.
 
-A file that has a `SERVED` (a `Served`, or a tuple of them) is a resource. No list of resources is
-kept anywhere else.
+A file that has a `SERVED` (a `Served`, or a tuple of them) is a resource. Where that depends on
+what the cluster was composed with, the file has a function `served` that takes the `Extension`.
+There is no other list of resources.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from trainyard.embedded.extension import NO_EXTENSION, Extension
 from trainyard.embedded.resources.resource import Served
 
 
 class Resources:
     """Resources by name, in their order."""
 
-    def __init__(self, *folders: Path) -> None:
-        """`folders` hold files of resources besides ours."""
+    def __init__(self, *folders: Path, extension: Extension = NO_EXTENSION) -> None:
+        """`folders` hold files of resources besides those of this folder."""
         self._folders = folders
+        self.extension = extension
 
     @cached_property
     def _by_name(self) -> Mapping[str, Served]:
-        rows = [row for module in self._modules() for row in _rows(module)]
+        rows = [row for module in self._modules() for row in self._rows(module)]
         return {row.name: row for row in sorted(rows, key=lambda row: (row.order, row.name))}
 
     @cached_property
@@ -42,6 +45,13 @@ class Resources:
             yield import_module(f"{__package__}.{path.stem}")
         for folder in self._folders:
             yield from map(_load, sorted(folder.glob("*.py")))
+
+    def _rows(self, module: ModuleType) -> Iterable[Served]:
+        if hasattr(module, "served"):
+            rows: Iterable[Served] = module.served(self.extension)
+            return rows
+        found: Served | tuple[Served, ...] = getattr(module, "SERVED", ())
+        return (found,) if isinstance(found, Served) else found
 
     def __iter__(self) -> Iterator[Served]:
         return iter(self._by_name.values())
@@ -62,11 +72,6 @@ class Resources:
         return self._by_kind.get((api_version, kind))
 
 
-def _rows(module: ModuleType) -> tuple[Served, ...]:
-    found: Served | tuple[Served, ...] = getattr(module, "SERVED", ())
-    return (found,) if isinstance(found, Served) else found
-
-
 def _load(path: Path) -> ModuleType:
     spec = spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
@@ -74,7 +79,3 @@ def _load(path: Path) -> ModuleType:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-RESOURCES = Resources()
-"""What every cluster serves."""

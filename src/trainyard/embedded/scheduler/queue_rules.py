@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from trainyard.embedded.resources.queuenames import is_implicit
+from trainyard.embedded.resources.queue_names import is_implicit
 from trainyard.embedded.scheduler.node_info import NodeInfo, PodEntry
 from trainyard.embedded.scheduler.resource_requests import (
     PODS,

@@ -7,6 +7,8 @@ shared across kinds and used again by later jobs (decision 12).
 
 from __future__ import annotations
 
+from trainyard.kube import embedded_contract
+
 BATCH = "batch.tensorstack.dev"
 SCHEDULER = "scheduler.tensorstack.dev"
 TENSORSTACK = "tensorstack.dev"
@@ -45,13 +47,13 @@ REVISION = "trainyard.dev/revision"
 """What the pod was built from, where a change of it replaces the pod."""
 REPLACED = "trainyard.dev/replaced-command"
 """On a pod in debug mode: the lines that it would have run, JSON by container (decision 109)."""
-WORKING_DIR = "trainyard.dev/working-dir"
+WORKING_DIR = embedded_contract.WORKING_DIR
 """On a job submitted from a folder: where containers without a workingDir start."""
-PYTHON = "trainyard.dev/python"
+PYTHON = embedded_contract.PYTHON
 """On a job submitted to an embedded cluster from an environment: its interpreter (decision 120)."""
-IMAGES = "trainyard.dev/images"
+IMAGES = embedded_contract.IMAGES
 """On such a job: a line PATTERN=ENV for each environment that stands for images (decision 156)."""
-FOLDER = "trainyard.dev/folder"
+FOLDER = embedded_contract.FOLDER
 """On a claim of an embedded cluster: the folder of the machine that stands for it."""
 SCRIPT_OF = "trainyard.dev/script-of"
 """On a ConfigMap that brings a script: the name of its job (decision 157)."""
@@ -74,12 +76,12 @@ PACKAGES = "trainyard.dev/packages"
 SNAPSHOT_OF = "trainyard.dev/snapshot-of"
 """The folder of which the working folder is a copy."""
 
-IMPLICIT = "trainyard.dev/implicit"
+IMPLICIT = embedded_contract.IMPLICIT
 """On a Queue that the embedded scheduler made because it was named (decision 86)."""
 
-OWNER = "trainyard.dev/owner"
+OWNER = embedded_contract.OWNER
 """On a namespace of a cluster for several people: the name of the user to whom it belongs."""
-OWNER_UID = "trainyard.dev/owner-uid"
+OWNER_UID = embedded_contract.OWNER_UID
 """The same user's id, which is what counts (decision 88)."""
 
 COMPONENT_TYPE_USER = "user"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
-NEVER_HERE = "this machine has"
+from trainyard.kube import embedded_contract
+
+NEVER_HERE = embedded_contract.NEVER_HERE
 """In the condition of a pod that asks for more than the one node of an embedded cluster has."""
 
 NO_ROOM = (
@@ -64,7 +66,7 @@ class ConditionReason(StrEnum):
     NO_GANG_SCHEDULER = "NoGangScheduler"
     PAUSED = "Paused"
     RESUMED = "Resumed"
-    QUEUE_MAX_DURATION = "QueueMaxDuration"
+    QUEUE_MAX_DURATION = embedded_contract.QUEUE_MAX_DURATION
     LAUNCH_WAITS = "LaunchWaits"
     # Decision 128.
     HOSTS_DIFFER = "HostsDiffer"

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from trainyard.manifest import yaml_text
 from trainyard.manifest.foreign import (
     batchjob,
     frameworks,
@@ -23,10 +22,11 @@ from trainyard.manifest.foreign import (
     volcano,
 )
 from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
-from trainyard.manifest.parsed import Parsed
 from trainyard.manifest.reader import object_name, told
+from trainyard.schema import yaml_text
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
+from trainyard.schema.parsed_text import Parsed
 from trainyard.schema.problems import Problem, error, warning
 
 _CONVERTERS = {

@@ -1,0 +1,127 @@
+"""Trainyard's kinds as an extension of the embedded cluster (`trainyard.embedded.extension`).
+
+The only module that knows both sides. What judges or describes a job is imported with the first
+job: a cluster is ready sooner without (decision 335).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+from trainyard.embedded.extension import (
+    Admission,
+    CustomKind,
+    Extension,
+    Gang,
+    GangRules,
+    Object,
+    QueueKinds,
+)
+from trainyard.embedded.resources.table import Resources
+from trainyard.kinds.kind import Kind
+from trainyard.kinds.shared import labels
+from trainyard.kinds.table import KINDS
+
+_SCALE_REFUSAL = "the job cannot be scaled: it is not elastic; create it with spec.elastic.enabled"
+_AS_POD_OR_JOB = "run it as a Pod, or as a job of batch.tensorstack.dev"
+_OF_QUEUE = "a Queue says what its jobs may use"
+_ALTERNATIVES = {
+    **dict.fromkeys(
+        (
+            "replicationcontrollers",
+            "deployments.apps",
+            "statefulsets.apps",
+            "daemonsets.apps",
+            "replicasets.apps",
+        ),
+        _AS_POD_OR_JOB,
+    ),
+    **dict.fromkeys(("resourcequotas", "limitranges"), _OF_QUEUE),
+    "jobs.batch": "`trainyard convert` makes a job of batch.tensorstack.dev of it",
+    "cronjobs.batch": "run it as a job of batch.tensorstack.dev",
+    "priorityclasses.scheduling.k8s.io": (
+        "priorities are those of the Queue and the PodGroup, so leave it out"
+    ),
+}
+
+
+@cache
+def _load_kinds() -> Sequence[CustomKind]:
+    return tuple(
+        CustomKind(
+            resource=kind.resource,
+            load_definition=partial(_definition, kind),
+            admit=_admit,
+            short_names=kind.short_names,
+            scale_refusal=_SCALE_REFUSAL if kind.elastic else "",
+            queue_path=("spec", "scheduler", "t9kScheduler", "queue") if kind.is_job else (),
+            gang=_gang_rules(kind) if kind.is_job else None,
+        )
+        for kind in KINDS.values()
+    )
+
+
+def _definition(kind: Kind) -> Object:
+    return kind.crd
+
+
+def _admit(obj: Object, old: Object | None) -> Admission:
+    from trainyard.kinds import admission
+
+    return admission.admit(obj, old)
+
+
+def _gang_rules(kind: Kind) -> GangRules:
+    return GangRules(partial(_describe_gang, kind), _replica_phases, _has_started)
+
+
+def _describe_gang(kind: Kind, obj: Object) -> Gang | None:
+    from trainyard.kinds.shared.settings import Settings
+    from trainyard.kinds.shared.workload import ReplicaKey, Scope, Workload
+
+    model: Any = kind.model.model_validate(obj)
+    workload: Workload = kind.describe(model, Settings())
+    if workload.together < 2:
+        return None
+    first = workload.keys[: workload.together]
+    pod_by_type = {
+        type_: workload.build_pod(ReplicaKey(type_, 0), 1, pod_group="", resumed=False)
+        for type_ in {key.type for key in first}
+    }
+    return Gang(
+        names=tuple(workload.pod_name(key) for key in workload.keys),
+        size=workload.together,
+        pods=tuple(pod_by_type[key.type] for key in first),
+        joins_alone=workload.scope is Scope.REPLICA,
+    )
+
+
+def _replica_phases(obj: Object) -> Sequence[str]:
+    tasks = (obj.get("status") or {}).get("tasks") or ()
+    return [replica.get("phase", "") for task in tasks for replica in task.get("replicas") or ()]
+
+
+def _has_started(obj: Object) -> bool:
+    return bool((obj.get("status") or {}).get("startTime"))
+
+
+EXTENSION = Extension(
+    load_kinds=_load_kinds,
+    queues=QueueKinds(
+        queues=KINDS["Queue"].resource,
+        groups=KINDS["PodGroup"].resource,
+        group_label=labels.GROUP_NAME,
+        queue_label=labels.QUEUE,
+        role_label=labels.ROLE,
+        default_queue=labels.DEFAULT_QUEUE,
+    ),
+    owner_label=labels.JOB_UID,
+    scheduler_names=(labels.T9K_SCHEDULER_NAME,),
+    alternatives=_ALTERNATIVES,
+)
+"""Every kind that is installed."""
+
+RESOURCES = Resources(extension=EXTENSION)
+"""What a cluster with this extension serves."""
