@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.observer_folder import lay_out
 
-from trainyard.payloads.observer import VARIABLE
+from trainyard.payloads.observer.rank_observer import VARIABLE
 
 Row = tuple[str, float | None, str, float | None]
 _STARTS = 40

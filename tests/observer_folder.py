@@ -8,7 +8,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainyard import payloads
+from trainyard.payloads import shipping
 
 
 def lay_out(folder: Path, changes: Mapping[str, str | None] | None = None) -> None:
@@ -17,9 +17,9 @@ def lay_out(folder: Path, changes: Mapping[str, str | None] | None = None) -> No
     `changes`: other texts for programs of the package, by name; None: without it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / payloads.HOOK).write_text(payloads.hook())
-    package = folder / payloads.PACKAGE
-    package.write_bytes(base64.b64decode(payloads.package()))
+    (folder / shipping.HOOK).write_text(shipping.observer_hook())
+    package = folder / shipping.OBSERVER_ARCHIVE
+    package.write_bytes(base64.b64decode(shipping.observer_archive()))
     if changes:
         with zipfile.ZipFile(io.BytesIO(package.read_bytes())) as whole:
             texts: dict[str, bytes | str | None] = {n: whole.read(n) for n in whole.namelist()}

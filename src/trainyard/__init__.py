@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trainyard.client.target import CommandError as CommandError
     from trainyard.kinds.models import *  # noqa: F403
     from trainyard.kube.errors import KubeError as KubeError
-    from trainyard.payloads.report import report as report
+    from trainyard.payloads.training_report import report as report
     from trainyard.schema.errors import InvalidManifest as InvalidManifest
     from trainyard.schema.errors import TrainyardError
 
@@ -70,7 +70,7 @@ _FOUND_IN = {
     "history": "api.repeating",
     "propose": "api.scripts",
     "render": "api.offline",
-    "report": "payloads.report",
+    "report": "payloads.training_report",
     "run": "api.top",
     "validate": "api.offline",
 }

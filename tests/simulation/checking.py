@@ -1,6 +1,6 @@
 """Pods whose nodes are tested before the start (decision 295).
 
-They do what `payloads/node_check.py` does, beside whatever becomes of their commands: they tell
+They do what `payloads/node_check` does, beside whatever becomes of their commands: they tell
 whichever controller leads how their test stands, and go on by its answers. Most PyTorch jobs that
 can ask for it, in runs in which pods report.
 """

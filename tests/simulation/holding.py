@@ -1,8 +1,8 @@
 """Pods that are held after their command has failed, for restarts in place (decision 283).
 
-They do what `payloads/hold.py` does: they tell whichever controller leads how their attempt is, and
-end it, start the next one or leave by its answers. One job in two that can restart in place does,
-in runs in which pods report.
+They do what `payloads/in_place` does: they tell whichever controller leads how their attempt is,
+and end it, start the next one or leave by its answers. One job in two that can restart in place
+does, in runs in which pods report.
 """
 
 from __future__ import annotations

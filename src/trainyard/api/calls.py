@@ -21,7 +21,6 @@ import sysconfig
 import tempfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -29,7 +28,8 @@ from trainyard.api.capture import Captured
 from trainyard.api.errors import CaptureError, JobFailed, RemoteTraceback
 from trainyard.client.job import Job
 from trainyard.client.target import CommandError
-from trainyard.payloads.call import FAILURE, MARK, RESULT
+from trainyard.payloads import shipping
+from trainyard.payloads.function_call import FAILURE, MARK, RESULT
 
 PROGRAM = "call.py"
 _LETTERS = string.ascii_lowercase + string.digits
@@ -109,7 +109,7 @@ class Lines:
 
 
 def _contents(told: Mapping[str, Any], values: bytes) -> dict[str, bytes]:
-    program = files("trainyard.payloads").joinpath("call.py").read_bytes()
+    program = shipping.source("function_call").encode()
     return {PROGRAM: program, "call.json": json.dumps(told).encode(), "values.pickle": values}
 
 

@@ -27,7 +27,7 @@ PROTOCOL = 4
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A function with its arguments, as `payloads/call.py` reads it."""
+    """A function with its arguments, as `payloads/function_call.py` reads it."""
 
     told: dict[str, Any]
     """`call.json`, but for what the way there adds."""

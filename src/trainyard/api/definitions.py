@@ -51,7 +51,7 @@ class Definition:
     """The globals that are it."""
 
     def tell(self) -> dict[str, Any]:
-        """As `payloads/call.py` reads it."""
+        """As `payloads/function_call.py` reads it."""
         plain = ("module", "qualname", "file", "line", "text", "flags", "is_function", "is_bare")
         found = {name: getattr(self, name) for name in plain}
         return {**found, "names": self.names, "free": sorted(self.cells)}

@@ -19,7 +19,7 @@ from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import Mount, Script, Sizes
 from trainyard.manifest import scripts
-from trainyard.payloads.call import MARK
+from trainyard.payloads.function_call import MARK
 
 
 class Function:

@@ -11,7 +11,7 @@ from typing import IO
 _MARK = re.compile(
     rb"(?:\S+ )?trainyard: attempt \d+ starts here, after attempt \d+ in this pod\s*\Z"
 )
-"""As `payloads/hold.py` writes it, with a time before it or without."""
+"""As `payloads/in_place/in_place_supervisor.py` writes it, with a time before it or without."""
 _IN_MEMORY = 1 << 20
 
 

@@ -7,7 +7,6 @@ import contextlib
 import json
 import sysconfig
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from trainyard.client.target import Target
 from trainyard.kinds.shared import labels
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.resources import CONFIG_MAPS
+from trainyard.payloads import shipping
 from trainyard.schema.dataclass import dataclass
 
 Thread = tuple[str, tuple[tuple[str, int, str], ...]]
@@ -41,7 +41,7 @@ _STATES = {
 
 def program() -> str:
     """What asks the processes of a pod, as an argument of `python3 -IS -c`."""
-    return (files("trainyard.payloads") / "stacks.py").read_text(encoding="utf-8")
+    return shipping.source("observer.stack_collector")
 
 
 @dataclass(frozen=True, slots=True)

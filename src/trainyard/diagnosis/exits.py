@@ -18,7 +18,7 @@ _FROM_OUTSIDE = (130, 137, 143)
 _REFUSED = re.compile(r"(\S+): Permission denied")
 _OF_CONNECTIONS = re.compile(r"Connection(?:Reset|Aborted|Refused)Error$|RemoteDisconnected$")
 _PORT_TAKEN = "another container of the pod may hold the port"
-"""In the words of `payloads.fitness`."""
+"""In the words of `payloads.launch.sshd_requirements`."""
 _WHERE_IT_CRASHED = "set PYTHONFAULTHANDLER=1 to see where"
 _NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
 

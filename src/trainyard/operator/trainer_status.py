@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.lifecycle.pod_reports import Checkpoint, ProcessWork, Progress
-from trainyard.payloads.events import SOURCE
+from trainyard.payloads.observer.tensorboard_events import SOURCE
 from trainyard.schema.errors import TrainyardError
 
 _STEP, _TOTAL, _EPOCHS = "current_step", "total_steps", ("current_epoch", "epoch")
@@ -111,7 +111,7 @@ def _checkpoint(given: Any, at: datetime) -> Checkpoint | None:
 
 
 def _work(given: Any, at: datetime) -> ProcessWork | None:
-    """What `payloads.report` tells of its process; `age` is since its first step."""
+    """What `payloads.training_report` tells of its process; `age` is since its first step."""
     if given is None:
         return None
     if not isinstance(given, dict):

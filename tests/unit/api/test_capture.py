@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from trainyard.payloads import call
+from trainyard.payloads import function_call
 
 _CAPTURE = """
 
@@ -61,7 +61,7 @@ def run(there: Path) -> Run:
     def run(text: str, *, ranks: int = 1) -> Done:
         captured = capture_in(there, text)
         assert captured.returncode == 0, captured.stdout + captured.stderr
-        (there / "call.py").write_bytes(Path(call.__file__).read_bytes())
+        (there / "call.py").write_bytes(Path(function_call.__file__).read_bytes())
         output = ""
         for rank in range(ranks):
             done = subprocess.run(
@@ -74,8 +74,8 @@ def run(there: Path) -> Run:
             )
             output += done.stdout + done.stderr
         read = {path.name: pickle.loads(path.read_bytes()) for path in there.glob("[rf]*")}
-        failures = [found for name, found in read.items() if name.startswith(call.FAILURE)]
-        return Done(read.get(call.RESULT), failures[0] if failures else None, output)
+        failures = [found for name, found in read.items() if name.startswith(function_call.FAILURE)]
+        return Done(read.get(function_call.RESULT), failures[0] if failures else None, output)
 
     return run
 

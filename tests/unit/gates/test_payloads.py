@@ -5,18 +5,39 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import os
+import re
 import shutil
 import subprocess
+import zipfile
 from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.shipped_programs import ship
 from tests.unit.gates.sources import PACKAGE
 
-PAYLOADS = sorted(PACKAGE.glob("payloads/*.py"))
+from trainyard.payloads import shipping
+
+FILES = {**shipping.SSH_LAUNCH, **shipping.NODE_CHECK}
+ALONE = (
+    "event_file_fetcher",
+    "function_call",
+    "observer.sitecustomize_hook",
+    "observer.stack_collector",
+    "training_report",
+)
+"""Modules that pods get as they are."""
+SHIPPED = sorted(
+    [*FILES, *(f"{name}.py" for name in ALONE)]
+    + [f"trainyard_observer/{name.rpartition('.')[2]}.py" for name in shipping.OBSERVER]
+)
 # As any name but __main__, so that nothing starts.
-_READ = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='read')"
+_READ = (
+    "import runpy, sys; sys.path.append(sys.argv[2]); runpy.run_path(sys.argv[1], run_name='read')"
+)
 
 
 @cache
@@ -30,6 +51,17 @@ def _python() -> str | None:
     return None
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Everything that is shipped, as it is in pods."""
+    found = ship(tmp_path_factory.mktemp("programs"), FILES)
+    for name in ALONE:
+        (found / f"{name}.py").write_text(shipping.source(name))
+    with zipfile.ZipFile(io.BytesIO(base64.b64decode(shipping.observer_archive()))) as archive:
+        archive.extractall(found)
+    return found
+
+
 @pytest.fixture
 def python() -> str:
     """Without one the test is skipped, in CI too: the oldest Python is not everywhere."""
@@ -39,10 +71,10 @@ def python() -> str:
     return found
 
 
-@pytest.mark.parametrize("payload", PAYLOADS, ids=lambda path: path.stem)
-def test_a_payload_can_be_read_by_python_3_8(python: str, payload: Path) -> None:
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_payload_can_be_read_by_python_3_8(python: str, folder: Path, name: str) -> None:
     done = subprocess.run(
-        [python, "-I", "-B", "-W", "error", "-c", _READ, str(payload)],
+        [python, "-I", "-B", "-W", "error", "-c", _READ, str(folder / name), str(folder)],
         capture_output=True,
         text=True,
         timeout=60,
@@ -50,13 +82,30 @@ def test_a_payload_can_be_read_by_python_3_8(python: str, payload: Path) -> None
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_supervisor_explains_itself_on_python_3_8(python: str) -> None:
-    supervise = PACKAGE / "payloads" / "supervise.py"
+def test_the_supervisor_explains_itself_on_python_3_8(python: str, folder: Path) -> None:
     done = subprocess.run(
-        [python, "-I", "-B", "-W", "error", str(supervise), "--help"],
+        [python, "-I", "-B", "-W", "error", str(folder / "supervise.py"), "--help"],
         capture_output=True,
         text=True,
         timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage:" in done.stdout
+
+
+def test_what_a_program_in_a_pod_imports_is_shipped_with_it(folder: Path) -> None:
+    """What is left of this package's name there is for type checkers, and so indented."""
+    for name in SHIPPED:
+        assert not re.findall(r"^(?:from|import) trainyard\b", (folder / name).read_text(), re.M), (
+            name
+        )
+
+
+def test_every_module_is_shipped_unless_it_is_for_the_controller() -> None:
+    modules = {
+        ".".join(path.relative_to(PACKAGE / "payloads").with_suffix("").parts)
+        for path in PACKAGE.glob("payloads/**/*.py")
+        if path.name != "__init__.py"
+    }
+    shipped = {*FILES.values(), *shipping.OBSERVER, *ALONE}
+    assert modules - shipped == {"shipping", "pod_messages"}

@@ -6,10 +6,10 @@ import base64
 import os
 from pathlib import Path
 
-from trainyard import payloads
 from trainyard.embedded.node.containers.observer_folder import ObserverFolder, is_observed
 from trainyard.embedded.node.runtime_folder import Memory
 from trainyard.kinds.shared.pod_contract import OBSERVE
+from trainyard.payloads import shipping
 
 
 def _memory(folder: Path) -> Memory:
@@ -22,8 +22,9 @@ def test_all_pods_of_a_node_have_the_same_folder_with_the_programs_in_it(tmp_pat
     assert folder.path() == place
     (made,) = (tmp_path / "observer").iterdir()
     assert place == f"/there/observer/{made.name}"
-    assert (made / payloads.HOOK).read_text() == payloads.hook()
-    assert (made / payloads.PACKAGE).read_bytes() == base64.b64decode(payloads.package())
+    assert (made / shipping.HOOK).read_text() == shipping.observer_hook()
+    archive = base64.b64decode(shipping.observer_archive())
+    assert (made / shipping.OBSERVER_ARCHIVE).read_bytes() == archive
     for each in made.iterdir():
         assert each.stat().st_mode & 0o777 == 0o444
 
@@ -41,9 +42,9 @@ def test_an_agent_that_was_killed_while_it_wrote_leaves_no_half_of_them(tmp_path
     digest = os.path.basename(place)
     made = tmp_path / "observer" / digest
     made.rename(tmp_path / "observer" / f".{digest}")
-    (tmp_path / "observer" / f".{digest}" / payloads.PACKAGE).unlink()
+    (tmp_path / "observer" / f".{digest}" / shipping.OBSERVER_ARCHIVE).unlink()
     assert ObserverFolder(_memory(tmp_path)).path() == place
-    assert {each.name for each in made.iterdir()} == {payloads.HOOK, payloads.PACKAGE}
+    assert {each.name for each in made.iterdir()} == {shipping.HOOK, shipping.OBSERVER_ARCHIVE}
     assert [each.name for each in (tmp_path / "observer").iterdir()] == [digest]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from trainyard import payloads
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.resources import SECRETS
@@ -17,6 +16,7 @@ from trainyard.operator import planners
 from trainyard.operator.planners import Planner
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
+from trainyard.payloads import shipping
 
 KIND = JOB_KINDS["PyTorchTrainingJob"]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,6 +51,6 @@ def test_programs_for_pods_are_kept_once_for_all_jobs() -> None:
         actions = planner.plan(job, Observed(), NOW).actions
         secret = next(e for e in actions if isinstance(e, Create) and e.resource == SECRETS)
         made = secret.manifest()
-        return [made["stringData"][payloads.HOOK], made["data"][payloads.PACKAGE]]
+        return [made["stringData"][shipping.HOOK], made["data"][shipping.OBSERVER_ARCHIVE]]
 
     assert all(one is other for one, other in zip(programs(1), programs(2), strict=True))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from trainyard.payloads import colossalai_run
+from trainyard.payloads.launch import colossalai_run
 
 # No signal handler: as where the pipe of the killed one tells before SIGCHLD comes.
 LOSES = """

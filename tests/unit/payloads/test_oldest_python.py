@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.shipped_programs import ship
 from trainyard import payloads
-from trainyard.payloads.messages import LaunchDescription
+from trainyard.payloads import shipping
+from trainyard.payloads.pod_messages import LaunchDescription
 
 FOLDER = Path(payloads.__file__).parent
 SECONDS = 60
-PROGRAMS = sorted({*payloads.NAMES, *payloads.CHECKER})
+PROGRAMS = sorted({*shipping.SSH_LAUNCH, *shipping.NODE_CHECK})
 DESCRIPTION: LaunchDescription = {
     "pod": "pod",
     "port": 2222,
@@ -45,11 +47,7 @@ def python() -> str:
 @pytest.fixture
 def mounted(tmp_path: Path) -> Path:
     """The folder as a pod has it, without whatever else the package holds."""
-    folder = tmp_path / "launch"
-    folder.mkdir()
-    for name, text in payloads.texts(PROGRAMS).items():
-        (folder / name).write_text(text)
-    return folder
+    return ship(tmp_path / "launch", {**shipping.SSH_LAUNCH, **shipping.NODE_CHECK})
 
 
 @pytest.fixture
@@ -73,9 +71,9 @@ def test_a_mounted_program_needs_nothing_else(python: str, mounted: Path, name: 
 
 
 def test_the_other_files_of_the_package_are_valid_too(python: str) -> None:
-    for path in FOLDER.glob("*.py"):
+    for path in FOLDER.rglob("*.py"):
         evaluate(python, FOLDER.parent, f"compile(open({str(path)!r}).read(), 'x', 'exec')")
-    types = "import messages; print(sorted(messages.Elastic.__annotations__))"
+    types = "import pod_messages; print(sorted(pod_messages.Elastic.__annotations__))"
     assert evaluate(python, FOLDER, types) == "['min', 'settleSeconds']\n"
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.payloads import preflight
-from trainyard.payloads.messages import Found, Wanted
+from trainyard.payloads.launch import preflight
+from trainyard.payloads.pod_messages import Found, Wanted
 
 
 def found(*missing: str, gpus: int = 0, **versions: str) -> Found:

@@ -29,8 +29,8 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
     Workload,
 )
-from trainyard.payloads.messages import ColossalAILaunch, LaunchLine
-from trainyard.payloads.places import address
+from trainyard.payloads.launch.hostfile import address
+from trainyard.payloads.pod_messages import ColossalAILaunch, LaunchLine
 
 COPIED_TO_CONTAINER = ("image", "imagePullPolicy", "workingDir", "env", "envFrom")
 COPIED_TO_POD = ("imagePullSecrets", "securityContext")

@@ -24,8 +24,8 @@ from trainyard.kinds.shared.run import HOSTFILE_PATH, SSHD_PATH, WORKER, ModeEnt
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import Node, OverSsh
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
-from trainyard.payloads.messages import DeepSpeedLaunch, Elastic, LaunchLine, Tuning
-from trainyard.payloads.places import address
+from trainyard.payloads.launch.hostfile import address
+from trainyard.payloads.pod_messages import DeepSpeedLaunch, Elastic, LaunchLine, Tuning
 
 WORKER_0 = ReplicaKey(WORKER, 0)
 DEBUG_COMMAND = (SSHD_PATH, "-D")

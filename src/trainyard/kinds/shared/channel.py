@@ -15,7 +15,7 @@ from trainyard.kinds.shared.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest
 from trainyard.kube.resources import SECRETS
-from trainyard.payloads import reporter
+from trainyard.payloads import shipping
 
 VOLUME = "trainyard-channel"
 REPORTER = "trainyard.py"
@@ -38,7 +38,8 @@ def dependents(
     def manifest(name: str) -> Manifest:
         metadata = identity.metadata(name)
         found = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
-        return {**found, "data": dict(packed), "stringData": {REPORTER: reporter(), **files}}
+        texts = {REPORTER: shipping.source("training_report"), **files}
+        return {**found, "data": dict(packed), "stringData": texts}
 
     name = names.channel_secret_name(identity.base)
     return (Dependent(SECRETS, name, manifest, generated=Generated.CHANNEL, is_optional=True),)

@@ -11,7 +11,7 @@ from trainyard.kinds.shared.node_check import NodeCheck
 from trainyard.kinds.shared.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Manifest
-from trainyard.payloads import CHECKER
+from trainyard.payloads.shipping import NODE_CHECK
 
 VOLUME = "trainyard-node-check"
 PATH = "/t9k/node-check"
@@ -63,7 +63,7 @@ def put_before(
         "secretName": names.channel_secret_name(identity.base),
         "defaultMode": _READABLE,
         "optional": True,
-        "items": [{"key": name, "path": name} for name in CHECKER],
+        "items": [{"key": name, "path": name} for name in NODE_CHECK],
     }
     volumes = pod["spec"].get("volumes") or ()
     pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]

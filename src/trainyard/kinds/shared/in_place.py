@@ -14,7 +14,7 @@ from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Manifest
-from trainyard.payloads import HOLDER
+from trainyard.payloads.shipping import IN_PLACE
 
 VOLUME = "trainyard-hold"
 PATH = "/t9k/hold"
@@ -78,7 +78,7 @@ def hold(
         "secretName": names.channel_secret_name(identity.base),
         "defaultMode": _READABLE,
         "optional": True,
-        "items": [{"key": name, "path": name} for name in HOLDER],
+        "items": [{"key": name, "path": name} for name in IN_PLACE],
     }
     volumes = pod["spec"].get("volumes") or ()
     pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]

@@ -24,7 +24,15 @@ from trainyard.kinds.shared.pod_contract import (
 )
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, HangAction, HangPolicy, Manifest
-from trainyard.payloads import CHECKER, HOLDER, HOOK, PACKAGE, hook, package, texts
+from trainyard.payloads.shipping import (
+    HOOK,
+    IN_PLACE,
+    NODE_CHECK,
+    OBSERVER_ARCHIVE,
+    observer_archive,
+    observer_hook,
+    programs,
+)
 
 VOLUME = "trainyard-observer"
 EVENTS = "TRAINYARD_EVENTS"
@@ -67,10 +75,11 @@ def dependents(
     """The Secret of the channel, with the programs in it by which ranks are observed, pods
     held and nodes checked."""
     checks, holds = node_check.is_asked(spec), in_place.is_asked(spec)
-    files = texts(CHECKER if checks else HOLDER if holds else ())
+    files = programs(NODE_CHECK if checks else IN_PLACE if holds else {})
     if policy is None or settings.brings_observer:
         return channel.dependents(identity, settings, files, {})
-    return channel.dependents(identity, settings, {HOOK: hook(), **files}, {PACKAGE: package()})
+    files = {HOOK: observer_hook(), **files}
+    return channel.dependents(identity, settings, files, {OBSERVER_ARCHIVE: observer_archive()})
 
 
 def serves(template: Any) -> bool:
@@ -103,7 +112,7 @@ def equipped(
         return pod
     mount = {"name": VOLUME, "mountPath": OBSERVER_PATH, "readOnly": True}
     pods.add_mount(pod, container, mount)
-    items = [{"key": name, "path": name} for name in (HOOK, PACKAGE)]
+    items = [{"key": name, "path": name} for name in (HOOK, OBSERVER_ARCHIVE)]
     source = {
         "secretName": names.channel_secret_name(identity.base),
         "defaultMode": _READABLE,

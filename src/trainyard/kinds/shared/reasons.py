@@ -121,7 +121,7 @@ class EventReason(StrEnum):
 
 
 _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)
-"""As `payloads.fitness` says it, which is not imported: everything else here starts up quickly."""
+"""As `sshd_requirements` says it, which is not imported: everything else here starts up quickly."""
 
 
 def cannot_start(message: str) -> str:
@@ -140,7 +140,7 @@ _PREFLIGHT = "preflight: "
 _PREFLIGHT_FAILED = re.compile(
     r"^trainyard: \S+: the preflight failed with exit code \d+: (.+)$", re.MULTILINE
 )
-"""Both as `payloads.launch` says them."""
+"""Both as `payloads.launch.ssh_launch` says them."""
 
 
 def preflight_words(words: str) -> str:

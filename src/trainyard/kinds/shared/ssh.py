@@ -30,15 +30,15 @@ from trainyard.kinds.shared.workload import (
     Workload,
 )
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
-from trainyard.payloads import NAMES, TORCHRUN, texts
-from trainyard.payloads.messages import (
+from trainyard.payloads.launch.hostfile import address, blocks
+from trainyard.payloads.pod_messages import (
     Elastic,
     LaunchDescription,
     LaunchLine,
     MasterPort,
     Places,
 )
-from trainyard.payloads.places import address, blocks
+from trainyard.payloads.shipping import SSH_LAUNCH, TORCHRUN, programs
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.model import INT32_MAX
 from trainyard.schema.rules.pods import grace_seconds
@@ -96,7 +96,7 @@ def dependents(identity: Identity, hostfile: str, config: str) -> tuple[Dependen
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": identity.metadata(name),
-            "data": {"hostfile": hostfile, **texts(), TORCHRUN: torchrun.program()},
+            "data": {"hostfile": hostfile, **programs(SSH_LAUNCH), TORCHRUN: torchrun.program()},
         }
 
     keys = names.ssh_secret_name(identity.base)
@@ -308,7 +308,7 @@ def _volumes(node: Node) -> list[dict[str, Any]]:
         {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
         for path, annotation in annotated
     ]
-    files = [{"key": name, "path": name} for name in (*NAMES, TORCHRUN)]
+    files = [{"key": name, "path": name} for name in (*SSH_LAUNCH, TORCHRUN)]
     keys = [{"key": name, "path": name} for name in KEY_FILES]
     secret = names.ssh_secret_name(node.identity.base)
     sources: list[dict[str, Any]] = [

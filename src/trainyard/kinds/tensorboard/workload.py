@@ -13,7 +13,6 @@ import json
 import shlex
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from trainyard.kinds.shared import labels, names
@@ -25,6 +24,7 @@ from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.shared.workload import Dependent, Manifest
 from trainyard.kinds.tensorboard.logsources import Folder, Remote, Sources, label, sources
 from trainyard.kinds.tensorboard.spec import TensorBoard, TensorBoardSpec
+from trainyard.payloads import shipping
 
 PROGRAM = "tensorboard"
 """The command, and the name of the container that runs it."""
@@ -211,7 +211,7 @@ def _fetcher(name: str, remote: Remote, folder: str, image: str) -> dict[str, An
 
 @cache
 def _program() -> str:
-    return (files("trainyard.payloads") / "fetchlogs.py").read_text(encoding="utf-8")
+    return shipping.source("event_file_fetcher")
 
 
 def _path(folder: Folder) -> str:

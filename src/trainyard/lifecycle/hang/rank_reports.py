@@ -1,4 +1,4 @@
-"""What the observers in a job's pods tell of their ranks (`payloads/observer.py`), and reading it.
+"""What the observers in a job's pods tell of their ranks (`payloads/observer`), and reading it.
 
 It comes from inside users' containers, and may be anything.
 """
@@ -16,8 +16,8 @@ COLLECTING, WAITING, MEETING = "Collecting", "Waiting", "Meeting"
 BUSY, LOOPING, IDLE, LEFT, NEW = "Busy", "Looping", "Idle", "Left", "New"
 ALONE = "Alone"
 KINDS = frozenset((COLLECTING, WAITING, MEETING, BUSY, LOOPING, IDLE, LEFT, NEW, ALONE))
-"""As `payloads.signs` and `payloads.observer` have them, which are not imported: they are read by
-other Pythons."""
+"""As `rank_state` and `rank_observer` of `payloads/observer` have them, which are not imported:
+other Pythons read them."""
 STOPPED = "Stopped"
 """No report says that: the node does, of a rank that is stopped by a signal."""
 STUCK = (WAITING, MEETING, LOOPING, IDLE, LEFT)

@@ -1,4 +1,4 @@
-"""Pods that are held after their command has failed (`payloads/hold.py`), seen as what they are.
+"""Pods that are held after their command has failed (`payloads/in_place`), seen as what they are.
 
 The container of such a pod runs, as its status says, and what trains in it has ended: so its end
 is judged, counted and told as that of any container. A controller that has not heard of it yet

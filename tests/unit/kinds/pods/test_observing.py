@@ -13,12 +13,12 @@ import pytest
 from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 from tests.unit.kinds.pods.ssh_jobs import deepspeed
 
-from trainyard import payloads
 from trainyard.kinds.shared import pod_contract, torchrun
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.kube.resources import SECRETS
-from trainyard.payloads import serving
+from trainyard.payloads import shipping
+from trainyard.payloads.launch import sshd_setup
 
 CLUSTER = Settings(channel_address="reports.test:7443")
 EMBEDDED = Settings(channel_address="10.0.0.1:7443", brings_observer=True)
@@ -41,8 +41,8 @@ def built(
     mounts = {each["mountPath"] for each in container(found)["volumeMounts"]}
     observed = pod_contract.OBSERVE in env(found)
     carried = described.hang is not None and not settings.brings_observer
-    assert (payloads.HOOK in made["stringData"]) == carried
-    assert (payloads.PACKAGE in made["data"]) == carried
+    assert (shipping.HOOK in made["stringData"]) == carried
+    assert (shipping.OBSERVER_ARCHIVE in made["data"]) == carried
     assert (pod_contract.OBSERVER_PATH in mounts) == (observed and not settings.brings_observer)
     return env(found), observed
 
@@ -141,10 +141,10 @@ def test_ranks_over_ssh_find_ours_before_the_path_of_the_image(disabled: bool) -
     spec = json.loads(made["metadata"]["annotations"]["trainyard.dev/launch"])
     pairs = [f"{name}={value}".encode() for name, value in env(made).items()]
     pairs.append(b"PYTHONPATH=/image/lib")
-    sessions = serving.session_environment(pairs, spec["customEnv"], disabled)
-    found = dict(e.split(b"=", 1) for e in serving.for_training(sessions, Path("/run"), 5))
+    sessions = sshd_setup.session_environment(pairs, spec["customEnv"], disabled)
+    found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(sessions, Path("/run"), 5))
     assert found[b"PYTHONPATH"] == pod_contract.before("/image/lib").encode()
-    assert serving.OBSERVED.decode() == pod_contract.OBSERVE
-    without = [pair for pair in pairs if not pair.startswith(serving.OBSERVED)]
-    found = dict(e.split(b"=", 1) for e in serving.for_training(without, Path("/run"), 5))
+    assert sshd_setup.OBSERVED.decode() == pod_contract.OBSERVE
+    without = [pair for pair in pairs if not pair.startswith(sshd_setup.OBSERVED)]
+    found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(without, Path("/run"), 5))
     assert found[b"PYTHONPATH"] == b"/image/lib"

@@ -36,9 +36,15 @@ class ObserverFolder:
 
     def _make(self) -> Memory:
         # Imported for the first rank: a cluster without any is ready sooner.
-        from trainyard.payloads import HOOK, PACKAGE, hook, package
+        from trainyard.payloads.shipping import (
+            HOOK,
+            OBSERVER_ARCHIVE,
+            observer_archive,
+            observer_hook,
+        )
 
-        files = {HOOK: hook().encode(), PACKAGE: base64.b64decode(package())}
+        archive = base64.b64decode(observer_archive())
+        files = {HOOK: observer_hook().encode(), OBSERVER_ARCHIVE: archive}
         digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
         found = self._memory.beneath(digest)
         if os.path.isdir(found.here):

@@ -1,0 +1,136 @@
+"""The launch's ears and hands on one replica, at the far end of an ssh connection.
+
+Prints what the ranks here report, and passes commands on to the supervisor. Lines out: ``hello
+<unix time>``, with ``joins`` where this replica is a newcomer, then the names of the report files
+as they appear. Lines in: ``stop <seconds>`` (end the ranks, by force after that time), ``reset``
+(forget all reports), ``end`` (the launch is over), ``fail <exit code>`` (for this replica, with
+that code). When the connection breaks, the launch is gone and the ranks end: none may hold a GPU
+for nobody.
+
+A launch never meets ranks of the one before: neither ``hello`` nor the answer to ``reset`` is given
+while there are any.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainyard.payloads import processes
+from trainyard.payloads.launch.rank_shutdown import members
+
+if TYPE_CHECKING:  # types are not shipped to pods
+    from trainyard.payloads.pod_messages import Word
+
+POLL_SECONDS = 0.05
+GRACE_SECONDS = "5"
+"""Time for the ranks to end when the launch has gone without a word."""
+
+
+def say(message: str) -> None:
+    """One line for the pod's log."""
+    print(f"trainyard: {message}", file=sys.stderr, flush=True)
+
+
+def forget(reports: Path) -> None:
+    """Remove the reports of a launch that is over."""
+    for path in reports.iterdir():
+        path.unlink()
+
+
+def answer(word: Word, rest: str = "") -> None:
+    """A line to the launch."""
+    print(f"{word} {rest}".rstrip(), flush=True)
+
+
+class Minder:
+    """Relays between the connection on standard input and output and the supervisor."""
+
+    def __init__(self, run: Path, supervisor: int) -> None:
+        self.run, self.supervisor = run, supervisor
+        self.reports = run / "reports"
+        self.told: set[str] = set()
+
+    def claim(self) -> None:
+        """Take over from the minder of a launch that is gone, and end what it left.
+
+        Its connection may look alive for a minute after its pod has vanished.
+        """
+        owner = self.run / "minder"
+        if owner.exists():
+            former = int(owner.read_text())
+            if processes.is_minder(former):
+                os.kill(former, signal.SIGKILL)
+            self.stop(GRACE_SECONDS)
+            self.await_end()
+            forget(self.reports)
+        owner.write_text(str(os.getpid()))
+
+    def stop(self, seconds: str) -> None:
+        """Let the supervisor end the ranks."""
+        (self.run / "grace").write_text(seconds)
+        os.kill(self.supervisor, signal.SIGUSR2)
+
+    def await_end(self) -> None:
+        """Until no rank is left; the supervisor sees to it."""
+        while members(self.supervisor, self.run):
+            time.sleep(POLL_SECONDS)
+
+    def tell(self) -> None:
+        """Print the names of new reports."""
+        names = sorted(set(os.listdir(self.reports)) - self.told)
+        self.told.update(names)
+        for name in names:
+            print(name, flush=True)
+
+    def obey(self, line: str) -> None:
+        """Carry out one command."""
+        word, _, rest = line.partition(" ")
+        if word == "stop":
+            self.stop(rest)
+        elif word == "reset":
+            self.await_end()
+            forget(self.reports)
+            self.told.clear()
+            answer("forgot")
+        elif word in ("end", "fail"):
+            (self.run / "code").write_text(rest or "0")
+            answer("bye")
+            os.kill(self.supervisor, signal.SIGUSR1)
+
+    def relay(self) -> None:
+        """Until the connection ends."""
+        buffer = b""
+        joins = " joins" if (self.run / "joins").exists() else ""
+        answer("hello", f"{time.time()}{joins}")
+        while True:
+            self.tell()
+            if not select.select([0], [], [], POLL_SECONDS)[0]:
+                continue
+            data = os.read(0, 4096)
+            if not data:
+                return
+            *lines, buffer = (buffer + data).split(b"\n")
+            for line in lines:
+                self.obey(line.decode())
+
+
+def main() -> None:
+    """Relay; then, since the launch is gone, let the ranks go too."""
+    minder = Minder(Path(sys.argv[1]), int(sys.argv[2]))
+    minder.claim()
+    try:
+        minder.relay()
+    except OSError as error:
+        print(f"minder: {error}", file=sys.stderr)
+    finally:
+        minder.stop(GRACE_SECONDS)
+
+
+if __name__ == "__main__":
+    main()

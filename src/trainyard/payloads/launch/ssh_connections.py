@@ -1,0 +1,228 @@
+"""The launch's connections to the replicas, and what it tells of those that it waits for.
+
+A link waits until a replica's sshd answers, starts a minder there and passes its lines on. It
+never gives up, and always has a reason for which it is not there yet. Mounted beside
+``launch.py``: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from trainyard.payloads.launch.replica_agent import say
+
+if TYPE_CHECKING:  # types are not shipped to pods
+    from trainyard.payloads.pod_messages import Order
+
+CONNECT_SECONDS = 0.5
+"""Where packets to a replica that is not there yet are dropped, a longer try would outlast its
+arrival."""
+BANNER_SECONDS = 2.0
+SESSION_SECONDS = 30.0
+"""How long a session may take to begin, before another is tried."""
+FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
+"""Replicas mostly start together, so the first tries are soon repeated, later ones doubly later."""
+PROGRESS_SECONDS = 10.0
+UNANSWERED = "its name cannot be found: the name server does not answer"
+NAMED = 3
+"""As many hosts with the same reason are named."""
+
+
+class Event(NamedTuple):
+    """What a thread tells the main one."""
+
+    what: str
+    host: str = ""
+    detail: str = ""
+
+
+class Link(threading.Thread):
+    """The connection to one replica: waits for its sshd, then relays its minder's lines."""
+
+    def __init__(
+        self, host: str, address: tuple[str, int], events: queue.SimpleQueue[Event]
+    ) -> None:
+        super().__init__(daemon=True, name=f"link to {host}")
+        self.host, self.address, self.events = host, address, events
+        self.ssh: subprocess.Popen[str] | None = None
+        self.clock_ahead = 0.0
+        self.joins = False
+        """Whether it is a newcomer among the replicas."""
+        self.reason = "no answer yet"
+        self.asked_at: float | None = None
+        """Since when its name is being looked up."""
+        self.has_failed = False
+        """Whether a session has, although ssh answers."""
+
+    def run(self) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            try:
+                if self.answers():
+                    self.relay()
+            except Exception as error:
+                # Whatever it is, such as no process to be had: a link that ended would never tell.
+                self.reason = f"cannot be tried: {error or type(error).__name__}"
+            time.sleep(delay)
+            delay = min(2 * delay, RETRY_SECONDS)
+
+    @property
+    def why(self) -> str:
+        """Why it is not there yet; never empty."""
+        asked = self.asked_at
+        if asked is not None and time.monotonic() - asked > BANNER_SECONDS:
+            return UNANSWERED
+        return self.reason
+
+    def answers(self) -> bool:
+        """Whether an ssh server answers; cheaper than a whole connection while one waits."""
+        port = self.address[1]
+        for address in self.addresses():
+            try:
+                with socket.create_connection((address, port), CONNECT_SECONDS) as connection:
+                    connection.settimeout(BANNER_SECONDS)
+                    if connection.recv(4) == b"SSH-":
+                        return True
+                    self.reason = f"something else than ssh answers on port {port}"
+            except OSError as error:
+                self.reason = error.strerror or "no answer"
+        self.has_failed = False
+        return False
+
+    def addresses(self) -> list[str]:
+        """Its addresses; a name server that does not answer holds this up for long."""
+        self.asked_at = time.monotonic()
+        try:
+            found = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
+        except OSError as error:
+            is_silent = error.errno == socket.EAI_AGAIN
+            found_not = f"its name cannot be found: {error.strerror}"
+            self.reason = UNANSWERED if is_silent else found_not
+            return []
+        finally:
+            self.asked_at = None
+        return [str(each[4][0]) for each in found]
+
+    def relay(self) -> None:
+        """Pass on the minder's lines until the connection ends."""
+        ready, said = False, ""
+        if not self.has_failed:  # what came of the last one tells more
+            self.reason = "ssh answers, but no session has begun"
+        command = ["ssh", "-T", self.host, "trainyard-minder"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        ) as ssh:
+            self.ssh = ssh
+            patience = threading.Timer(SESSION_SECONDS, ssh.kill)
+            patience.start()
+            for line in ssh.stdout or ():
+                # A shell's start-up file may print, and leave its line open.
+                _, found, told = line.strip().rpartition("hello ")
+                if not ready and found:
+                    ready = True
+                    patience.cancel()
+                    clock, _, mark = told.partition(" ")
+                    self.clock_ahead, self.joins = float(clock) - time.time(), mark == "joins"
+                    self.events.put(Event("ready", self.host))
+                elif ready:
+                    self.events.put(Event("report", self.host, line.strip().partition(" ")[0]))
+                else:
+                    said = line.strip() or said
+            patience.cancel()
+            complaint = (ssh.stderr.read() if ssh.stderr else "").strip().rpartition("\n")[2]
+        self.ssh = None
+        if ready:
+            self.reason = complaint or "the connection was closed"
+            self.events.put(Event("lost", self.host, self.reason))
+        else:
+            self.has_failed = True
+            self.reason = how_it_ended(ssh.returncode, complaint or said)
+
+    def send(self, order: Order, argument: str = "") -> None:
+        """An order to the minder; a broken connection is reported by ``relay``."""
+        ssh = self.ssh
+        if ssh is None or ssh.stdin is None:
+            return
+        try:
+            ssh.stdin.write(f"{order} {argument}".rstrip() + "\n")
+            ssh.stdin.flush()
+        except (OSError, ValueError):
+            return
+
+
+def how_it_ended(code: int, said: str) -> str:
+    """Of an ssh whose session never began."""
+    if code < 0:  # ours: it had its time
+        return f"ssh answers, but no session began within {SESSION_SECONDS:g} s"
+    if code == 255:  # of ssh itself, see ssh(1)
+        return said or "the connection was closed"
+    why = f": {said}" if said else "; a start-up file of the shell may end it"
+    return f"its session ended with exit code {code}{why}"
+
+
+class Words:
+    """What the launch waits for, told in its log and to who asks the pod whether it has started.
+
+    That is the container's startup probe: it prints the file ``waits`` of the pod's own folder, and
+    succeeds once the file ``launched`` is there (decision 100). Of a launch that starts with a
+    ``note`` it fails once more, so that the note is heard (decision 128).
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+        self.text = ""
+        self.note = ""
+        self.is_done = False
+        self.since = self.said_at = time.monotonic()
+
+    def wait(self, text: str) -> None:
+        """It still waits, for this."""
+        if text != self.text:
+            self.text, self.since = text, time.monotonic()
+            self.write("waits", f"trainyard: {text}\n")
+        now = time.monotonic()
+        if now - self.said_at >= PROGRESS_SECONDS:
+            self.said_at = now
+            say(f"{text} ({now - self.since:.0f} s)")
+
+    def done(self) -> None:
+        """It has started."""
+        if self.is_done:
+            return
+        self.is_done = True
+        if self.note:
+            self.write("waits", f"trainyard: {self.note}\n")
+            self.write("note", "")
+        self.write("launched", "")
+
+    def write(self, name: str, text: str) -> None:
+        """At once or not at all; a folder that is full keeps nobody from launching."""
+        with contextlib.suppress(OSError):
+            (self.run / f"{name}.new").write_text(text)
+            os.replace(str(self.run / f"{name}.new"), str(self.run / name))
+
+
+def waiting_for(missing: list[Link]) -> str:
+    """``waiting for worker-1, worker-2: Connection refused; for worker-3: ...``."""
+    by_reason: dict[str, list[str]] = {}
+    for link in missing:
+        by_reason.setdefault(link.why, []).append(link.host)
+    parts = []
+    for reason, hosts in by_reason.items():
+        more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
+        parts.append(f"{', '.join(hosts[:NAMED])}{more}: {reason}")
+    return f"waiting for {'; for '.join(parts[:NAMED])}"

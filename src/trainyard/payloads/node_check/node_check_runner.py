@@ -1,0 +1,238 @@
+"""Looks, before the command of a replica starts, how its node does with those of the others.
+
+It has the image's own torch try a matmul, tells the controller that it is ready, and once all are,
+has it try a collective with each partner that the controller names (`pairs.py`). What came of it is
+told, and then the command starts, whatever that was: it takes the place of this process. Mounted
+into the user's image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainyard.payloads.in_place.in_place_supervisor import (
+    NOT_FOUND,
+    OBSERVE,
+    UID,
+    say,
+    settings_of,
+)
+from trainyard.payloads.report_client import Teller
+
+HERE = str(Path(__file__).parent)
+if TYPE_CHECKING:  # types are not shipped to pods
+    from trainyard.payloads.pod_messages import NodeCheck
+
+VARIABLE = "TRAINYARD_NODE_CHECK"
+"""``attempt=1,limit=300,every=0.25,host=…,files=/t9k/channel,url=https://…``."""
+SILENCE_SECONDS = 30.0
+"""Without an answer for so long, nothing is waited for any more."""
+ANSWER_SECONDS = 30.0
+"""How much longer than the rounds may take the controller has to say what they came to."""
+REPEATED_SECONDS = 3.0
+"""How often what goes on is told again to a controller that may be another by then."""
+_PYTHON = re.compile(r"(?:.*/)?(?:python|torchrun)[\d.]*\Z")
+TERMINATED = 128 + signal.SIGTERM
+
+
+class Skipped(Exception):
+    """The command starts without a check, or without the rest of one."""
+
+
+class Tester:
+    """The program that uses torch: lines of JSON to it and from it."""
+
+    def __init__(self, python: str) -> None:
+        environment = {name: each for name, each in os.environ.items() if name != OBSERVE}
+        self._answers, write = os.pipe()
+        self._process = subprocess.Popen(
+            [python, "-W", "ignore", HERE + "/pairs.py", str(write)],
+            stdin=subprocess.PIPE,
+            stdout=2,  # whatever the image's Python prints
+            env=environment,
+            start_new_session=True,
+            pass_fds=(write,),
+        )
+        os.close(write)
+        self._read = b""
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Raises Skipped where it is gone."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            raise Skipped("what tests the node has ended") from None
+
+    def answer(self, seconds: float) -> dict[str, Any] | None:
+        """The next line, if it comes in time. Raises Skipped where none can come."""
+        if b"\n" not in self._read and select.select([self._answers], [], [], seconds)[0]:
+            data = os.read(self._answers, 1 << 16)
+            if not data:
+                raise Skipped(f"what tests the node ended with code {self._process.wait()}")
+            self._read += data
+        line, found, rest = self._read.partition(b"\n")
+        if not found:
+            return None
+        self._read = rest
+        try:
+            return dict(json.loads(line))
+        except (ValueError, TypeError):
+            raise Skipped("what tests the node said what cannot be read") from None
+
+    def kill(self) -> None:
+        """End it, with all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        os.close(self._answers)
+
+
+class Check:
+    """One check, of one replica."""
+
+    def __init__(self, argv: list[str]) -> None:
+        given = settings_of(os.environ[VARIABLE])
+        self.every, self.limit = float(given["every"]), float(given["limit"])
+        self.until = time.monotonic() + self.limit
+        self.teller = Teller(given["url"], given["files"])
+        self.answered_at = time.monotonic()
+        self.told: NodeCheck = {
+            "uid": os.environ.get(UID, ""),
+            "attempt": int(given["attempt"]),
+            "stage": "begun",
+            "run": "",
+            "host": given["host"],
+            "port": 0,
+            "seconds": 0.0,
+            "pairs": [],
+            "error": "",
+        }
+        self.tester = Tester(python_of(argv))
+
+    def run(self) -> None:
+        """All of it. Raises Skipped."""
+        self.ask()
+        found = self.tested("it took too long to try a matmul")
+        if not found.get("port"):
+            raise Skipped(str(found.get("error") or "the node was not tested"))
+        self.told["port"], self.told["seconds"] = int(found["port"]), float(found["seconds"])
+        self.told["error"], self.told["stage"] = str(found["error"]), "ready"
+        answer = self.wait_for(("check", "start"), "the others were not ready in time")
+        if answer["say"] == "start":
+            return
+        self.told["run"], seconds = str(answer["run"]), float(answer["seconds"])
+        self.until = time.monotonic() + seconds + ANSWER_SECONDS
+        self.told["stage"] = "testing"
+        self.tester.send({"pairs": answer["pairs"], "run": answer["run"]})
+        self.told["pairs"] = self.tested("the pairs took too long")["pairs"]
+        self.told["stage"] = "done"
+        self.wait_for(("start",), "the controller did not say in time what came of it")
+
+    def tested(self, why: str) -> dict[str, Any]:
+        """What the tester answers; the controller is told meanwhile that it is awaited."""
+        while time.monotonic() < self.until:
+            left = self.until - time.monotonic()
+            found = self.tester.answer(min(REPEATED_SECONDS, left))
+            if found is not None:
+                return found
+            self.ask()
+        raise Skipped(why)
+
+    def wait_for(self, words: tuple[str, ...], why: str) -> dict[str, Any]:
+        """The answer that says one of these."""
+        while time.monotonic() < self.until:
+            answer = self.ask()
+            if answer.get("say") in words:
+                return answer
+            if time.monotonic() - self.answered_at > SILENCE_SECONDS:
+                raise Skipped("the controller does not answer")
+            time.sleep(self.every)
+        raise Skipped(why)
+
+    def ask(self) -> dict[str, Any]:
+        """Tell how it stands; the answer, empty where there is none."""
+        status, body = self.teller.ask({"nodeCheck": self.told})
+        if status != 200:
+            return {}
+        self.answered_at = time.monotonic()
+        try:
+            return dict(json.loads(body))
+        except (ValueError, TypeError):
+            return {}
+
+    def leave(self, why: str) -> None:
+        """Say that the command starts anyway."""
+        say(f"node check: {why}; the command starts")
+        self.told["stage"], self.told["error"] = "left", why[:200]
+        self.ask()
+
+
+def python_of(argv: list[str]) -> str:
+    """The Python that the command names, or whose script it is; else our own."""
+    for word in argv:
+        path = shutil.which(word) if _PYTHON.match(word) else None
+        if path is None:
+            continue
+        if not os.path.basename(path).startswith("torchrun"):
+            return path
+        with open(path, "rb") as file:
+            first = file.readline(4096)
+        named = first[2:].strip().decode(errors="replace") if first.startswith(b"#!") else ""
+        if os.access(named, os.X_OK):
+            return named
+    return shutil.which("python3") or sys.executable
+
+
+def check(argv: list[str]) -> None:
+    """Check the node, and never fail."""
+    found = None
+
+    def end(*_: object) -> None:
+        if found is not None:
+            found.tester.kill()
+        os._exit(TERMINATED)
+
+    try:
+        signal.signal(signal.SIGTERM, end)  # as process 1 it would be ignored otherwise
+        found = Check(argv)
+        found.run()
+    except Skipped as error:
+        assert found is not None
+        found.leave(str(error))
+    except Exception as error:
+        say(f"node check: {type(error).__name__}: {error}; the command starts")
+    finally:
+        if found is not None:
+            found.tester.kill()
+            found.teller.close()
+
+
+def main() -> int:
+    """Check, and become the command; the exit code where there is no such command."""
+    argv = sys.argv[1:]
+    check(argv)
+    for each in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(each, signal.SIG_DFL)
+    sys.stdout.flush()
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        say(f"cannot start: {argv[0]}: {error.strerror}")
+        return NOT_FOUND
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The observer: a thread inside each rank that reports what the rank is doing."""

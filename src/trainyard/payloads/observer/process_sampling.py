@@ -1,0 +1,261 @@
+"""Looks at the process that this runs in: its collectives, CPU time, frames, what it waits for.
+
+Nothing is imported while it looks: a child forked meanwhile would find a module's lock held for
+ever. What is not to be told (no ``/proc``, a torch that records nothing) is empty. Mounted into the
+user's image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections import deque
+from opcode import opname
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from trainyard.payloads.observer.rank_state import Sample
+
+if TYPE_CHECKING:
+    from trainyard.payloads.observer.rank_state import Counts, Frame
+
+MOST_FRAMES, INNERMOST = 40, 3
+MOST_ENTRIES = 12
+"""Of the flight recorder, in a report."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+_OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED: of a function
+_KEEPS_LOCALS = sys.version_info < (3, 13)
+_DESCRIPTOR_CALLS = ("0", "1", "45", "47")
+"""Of x86-64: read, write, recvfrom, recvmsg, whose first argument is a descriptor."""
+_COLLECTIONS = (bytearray, deque, dict, list, set)
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/torchinductor_")
+
+
+def text_of(path: str) -> str:
+    """A file of the kernel; empty if it is gone or not to be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def after_name(stat: str) -> list[str]:
+    """The fields of a ``stat`` file from the state on; empty if there is no such process."""
+    # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the name may hold anything.
+    return stat.rpartition(")")[2].split()
+
+
+def cpu_of(fields: list[str]) -> float:
+    """Seconds of user and system time."""
+    return (int(fields[11]) + int(fields[12])) / _TICKS if len(fields) > 12 else 0.0
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below one."""
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        folder = f"/proc/{waiting.pop()}/task"
+        try:
+            threads = os.listdir(folder)
+        except OSError:
+            continue
+        for thread in threads:
+            below = text_of(f"{folder}/{thread}/children").split()
+            found += map(int, below)
+            waiting += map(int, below)
+    return found
+
+
+def amounts(path: str) -> tuple[int, int]:
+    """Bytes read and written by way of system calls, of a process or thread."""
+    fields = dict(line.split(": ", 1) for line in text_of(path).splitlines())
+    return int(fields.get("rchar", 0)), int(fields.get("wchar", 0))
+
+
+def default_group() -> Any:
+    """torch's default process group; None while, or if, there is none."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    world = getattr(module, "_world", None)
+    return getattr(world, "default_pg", None)
+
+
+def had_no_group() -> bool:
+    """Whether torch is there, and has never had a default process group in this process: what it
+    notes of one stays when that is destroyed."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    return module is not None and getattr(module, "_backend", "") is None
+
+
+def recorder(entries: bool) -> bytes:
+    """What torch's flight recorder tells, as JSON; empty for a torch that has none."""
+    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
+    try:
+        found: bytes = dump(entries, False) if dump is not None else b""
+    except (RuntimeError, TypeError):
+        return b""
+    return found
+
+
+def recorded(entries: bool = False) -> dict[str, Any]:
+    """The same, read."""
+    try:
+        found: dict[str, Any] = json.loads(recorder(entries))
+    except ValueError:
+        return {}
+    return found
+
+
+def counts() -> Counts:
+    """The last collective begun and completed of each group; empty where that is not recorded."""
+    status = recorded().get("pg_status") or {}
+    return tuple(
+        (name, _last(each, "enqueued"), _last(each, "completed"))
+        for name, each in sorted(status.items())
+    )
+
+
+def _last(told: dict[str, Any], what: str) -> int:
+    """A group's last collective; 0 for none, which torch calls -1."""
+    return max(0, int(told[f"last_{what}_collective"]))
+
+
+def ring() -> list[dict[str, Any]]:
+    """The last collectives, the oldest first; takes milliseconds, so only of one that is stuck."""
+    found = recorded(entries=True).get("entries") or []
+    return [
+        {
+            "group": str(each.get("process_group", [""])[0]),
+            "number": int(each.get("p2p_seq_id" if each.get("is_p2p") else "collective_seq_id", 0)),
+            "operation": str(each.get("profiling_name", "")).rpartition(":")[2],
+            "sizes": each.get("input_sizes") or [],
+            "done": bool(each.get("retired")),
+        }
+        for each in found[-MOST_ENTRIES:]
+    ]
+
+
+def _shallow(value: object) -> int:
+    """Stands for an object and, if it is one of Python's collections, for how long that is."""
+    if type(value) in _COLLECTIONS:
+        return hash((id(value), len(value)))  # type: ignore[arg-type]
+    return id(value)
+
+
+class Looking:
+    """Takes samples of this process, from a thread of its own."""
+
+    def __init__(self) -> None:
+        main = threading.main_thread()
+        self._ident, self._thread = main.ident, main.native_id
+        self._library = (str(Path(os.__file__).parent), str(Path(__file__).parent))
+
+    def is_users(self, file: str) -> bool:
+        """Whether a file is of the user's program, rather than of a library."""
+        if file.startswith(("<", *self._library)):
+            return False
+        return not any(part in file for part in _PACKAGES)
+
+    def frames(self) -> tuple[tuple[Frame, ...], int, int, int, str]:
+        """The main thread's frames, innermost first; what stands for its position, for the
+        variables of the user's frames and for those of the innermost ones; its instruction."""
+        frame = sys._current_frames().get(self._ident or 0)
+        if frame is None:
+            return (), 0, 0, 0, ""
+        place = frame.f_lasti
+        code = frame.f_code.co_code
+        opcode = opname[code[place]] if 0 <= place < len(code) else ""
+        found: list[Frame] = []
+        values: list[int] = []
+        inner: list[int] = []
+        each: FrameType | None = frame
+        while each is not None:
+            file = each.f_code.co_filename
+            is_users, is_inner = self.is_users(file), len(found) < INNERMOST
+            # What runs but once has its place; a class's variables may be kept in anything.
+            is_inner &= is_users or bool(each.f_code.co_flags & _OPTIMIZED)
+            mark = self._fingerprint(each, is_users) if is_users or is_inner else 0
+            values += [mark] * is_users
+            inner += [mark] * is_inner
+            told = file, each.f_lineno or 0, each.f_code.co_name
+            if len(found) < MOST_FRAMES:
+                found.append(told)
+            elif is_users and len(values) == 1:  # the line that is named, however deep it is
+                found[-1] = told
+            each = each.f_back
+        position = hash((tuple(found), place))
+        return tuple(found), position, hash(tuple(values)), hash(tuple(inner)), opcode
+
+    def _fingerprint(self, frame: FrameType, is_users: bool) -> int:
+        """Stands for what the variables of a frame are, at the cost of no reference to any."""
+        mark = self._mark if is_users else _shallow
+        try:
+            variables = frame.f_locals
+            found = hash(tuple(map(mark, variables.values())))
+        except RuntimeError:  # they change meanwhile
+            return 0
+        # Before 3.13 the frame keeps what was just made for us, and with it tensors that the
+        # program deletes. It is emptied unless somebody else has it, who has called locals() (3:
+        # the frame, `variables` and the argument).
+        if _KEEPS_LOCALS and frame.f_code.co_flags & _OPTIMIZED and sys.getrefcount(variables) <= 3:
+            variables.clear()
+        return found
+
+    def _mark(self, value: object) -> int:
+        """Stands for a variable: which object it is, and what it holds if its class is the user's
+        or it is one of Python's collections."""
+        kind = type(value)
+        if kind in _COLLECTIONS:
+            return _shallow(value)
+        module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
+        file = getattr(module, "__dict__", {}).get("__file__")  # runs nothing of a lazy module
+        if not isinstance(file, str) or not self.is_users(file):
+            return id(value)
+        try:
+            held = object.__getattribute__(value, "__dict__")
+        except AttributeError:  # it has slots
+            return id(value)
+        return hash((id(value), *map(id, held.values())))
+
+    def sample(self, at: float, known: Counts) -> Sample:
+        """One look; `known` are the counts of collectives."""
+        pid = os.getpid()
+        children = descendants(pid)
+        below = [after_name(text_of(f"/proc/{child}/stat")) for child in children]
+        own = cpu_of(after_name(text_of("/proc/self/stat"))) - time.thread_time()
+        states = [fields[0] for fields in below if fields]
+        states += after_name(text_of(f"/proc/self/task/{self._thread}/stat"))[:1]
+        (read, wrote), (our_read, our_wrote) = map(
+            amounts, ("/proc/self/io", "/proc/thread-self/io")
+        )
+        frames, position, values, inner, opcode = self.frames()
+        return Sample(
+            at=at,
+            cpu=own + sum(map(cpu_of, below)),
+            wrote=wrote - our_wrote,
+            read=read - our_read,
+            runs="R" in states,
+            children=len(children),
+            position=position,
+            values=values,
+            inner=inner,
+            opcode=opcode,
+            wait=text_of(f"/proc/self/task/{self._thread}/wchan").strip("0"),
+            counts=known,
+            frames=frames,
+        )
+
+    def waits_for(self) -> str:
+        """What the main thread waits for: a file, pipe or socket, or the kernel's word for it."""
+        call = text_of(f"/proc/self/task/{self._thread}/syscall").split()
+        if len(call) > 1 and call[0] in _DESCRIPTOR_CALLS:
+            try:
+                return os.readlink(f"/proc/self/fd/{int(call[1], 16)}")
+            except (OSError, ValueError):
+                pass
+        return text_of(f"/proc/self/task/{self._thread}/wchan").strip("0")

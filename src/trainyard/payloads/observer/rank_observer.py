@@ -1,0 +1,261 @@
+"""The observer inside a rank: a thread that looks at it each second, and tells the controller.
+
+It prints nothing, changes no exit code, holds no lock across a fork, and ends before the
+interpreter does. A process is a rank once torch has a default process group in it, or once it
+waits, with a RANK, for the others to make one; no other process reports. Mounted into the user's
+image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Callable  # noqa: UP035 (Python 3.8)
+
+from trainyard.payloads import report_client
+from trainyard.payloads.observer import (
+    collective_timing,
+    process_sampling,
+    rank_state,
+    stack_server,
+)
+
+if TYPE_CHECKING:
+    from trainyard.payloads.observer.tensorboard_events import Events
+    from trainyard.payloads.pod_messages import Observation
+
+VARIABLE = "TRAINYARD_OBSERVE"
+"""``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, the
+patience with hangs, and the channel. The script's own variables may lead elsewhere."""
+EVENTS = "TRAINYARD_EVENTS"
+"""Folders in which there will be files for TensorBoard, as in a PATH."""
+MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0
+LEAST_WINDOW_SECONDS = 4.0
+FRESH, RANKS_A_SECOND = 4, 20
+"""After so many new collectives a rank reports sooner, though no more of all ranks in a second."""
+FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
+"""How long a fork, and the end of the process, wait for the thread."""
+LEFT = "Left"
+"""Told once, by a rank that has destroyed its process group or ends."""
+ALONE = "Alone"
+"""Told once, at its end, by a process that was to be rank 0 of several, and never met any."""
+
+
+class Settings:
+    """What the pod's variable says."""
+
+    def __init__(self, text: str) -> None:
+        given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+        self.attempt = int(given.get("attempt") or 1)
+        self.url, self.files = given.get("url", ""), given.get("files", "")
+        after = float(given.get("after") or 300)
+        self.every = min(MOST_SECONDS_BETWEEN, max(FEWEST_SECONDS_BETWEEN, after / 5))
+        """Seconds between two reports of a rank of which there is nothing new."""
+        self.window = min(rank_state.WINDOW_SECONDS, max(LEAST_WINDOW_SECONDS, after))
+        self.period = self.window / rank_state.WINDOW_SECONDS
+        """Seconds between two looks."""
+
+
+class Observer:
+    """Looks, and tells what is new at once and everything now and then."""
+
+    def __init__(self, settings: Settings, teller: report_client.Teller, folders: str = "") -> None:
+        """`folders`: those with files for TensorBoard."""
+        self.settings, self.teller = settings, teller
+        self.looking = process_sampling.Looking()
+        self.answering = stack_server.Answering()
+        self.doing = rank_state.Doing(settings.window)
+        self.arrivals = collective_timing.Arrivals()
+        self.counts: rank_state.Counts = ()
+        self.frames: tuple[rank_state.Frame, ...] = ()
+        self.told = ""
+        """The kind in the last report; "" before the first."""
+        self.told_at = 0.0
+        self.rank = self.size = -1
+        self.events = _events(folders) if folders else None
+        self.is_read, self.read_at = True, 0.0
+        """Whether all that was read there is told, and when that was done."""
+
+    def tick(self, at: float) -> None:
+        """What the thread does each time."""
+        self.look(at)
+        self.answering.look(self.rank, self.doing.kind)
+        if self.events is not None and self.is_first() and self.events.is_due(at - self.read_at):
+            self.read_at = at
+            self.is_read = not self.events.look() and self.is_read
+            self.is_read = self.is_read or self.teller.send({"trainerStatus": self.events.told()})
+
+    def is_first(self) -> bool:
+        """Whether this is rank 0; of processes without a group, not one that another started."""
+        if self.rank >= 0:
+            return self.rank == 0
+        started = getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None)
+        return os.environ.get("RANK") == "0" and started is None
+
+    def look(self, at: float) -> None:
+        """Look, and report; torch's module is there by now, the process group may never be."""
+        group = process_sampling.default_group()
+        if group is not None:
+            self.rank, self.size = group.rank(), group.size()
+        elif self.told and self.told != rank_state.MEETING:
+            self.tell(at, LEFT)
+            return
+        elif "RANK" not in os.environ:
+            return
+        known = process_sampling.counts() if group is not None else ()
+        if known != self.counts:
+            self.counts = known
+            self.doing.collects(at)
+            self.arrivals.look(at, self.pace(), self.rank == 0)
+        else:
+            sample = self.looking.sample(at, known)
+            self.frames = sample.frames
+            self.doing.take(sample)
+        if group is not None or self.told or self.doing.kind == rank_state.MEETING:
+            self.tell(at, self.doing.kind)
+
+    def is_alone(self) -> bool:
+        """Whether it was started as the first of several ranks, and has never had a process group:
+        of thousands one is enough to say so."""
+        size = os.environ.get("WORLD_SIZE", "")
+        is_one_of_many = size.isdigit() and int(size) > 1 and self.is_first()
+        return is_one_of_many and self.rank < 0 and process_sampling.had_no_group()
+
+    def pace(self) -> float:
+        """Seconds between two reports of a rank that goes from collective to collective."""
+        soon = max(FEWEST_SECONDS_BETWEEN, self.size / RANKS_A_SECOND)
+        return min(self.settings.every, soon)
+
+    def tell(self, at: float, kind: str) -> None:
+        """Send a report if it is time for one."""
+        every = self.pace() if self.arrivals.fresh >= FRESH else self.settings.every
+        if kind in (rank_state.NEW, self.told) and at - self.told_at < every:
+            return
+        if kind == LEFT == self.told:
+            return
+        if self.teller.send({"observation": self.report(at, kind)}):
+            self.told, self.told_at = kind, at
+
+    def report(self, at: float, kind: str) -> Observation:
+        """What is told of this rank."""
+        if kind == rank_state.COLLECTING:
+            self.frames = self.looking.frames()[0]
+        is_stuck = kind in rank_state.STUCK
+        line = next((each for each in self.frames if self.looking.is_users(each[0])), None)
+        machine, now, arrived = self.arrivals.report()
+        return {
+            "attempt": self.settings.attempt,
+            "rank": self.rank if self.rank >= 0 else int(os.environ.get("RANK") or 0),
+            "size": self.size if self.size >= 0 else int(os.environ.get("WORLD_SIZE") or 0),
+            "pid": os.getpid(),
+            "kind": kind,
+            "seconds": round(max(at - self.doing.since, 0.0), 1) if self.doing.since else 0.0,
+            "every": self.settings.every,
+            "line": list(line) if line else [],
+            "frames": [list(each) for each in self.frames],
+            "waitsFor": self.looking.waits_for() if is_stuck else "",
+            "counts": [list(each) for each in self.counts],
+            "ring": process_sampling.ring() if is_stuck and self.counts else [],
+            "machine": machine,
+            "now": now,
+            "arrivals": arrived,
+            "cadence": self.arrivals.cadence,
+        }
+
+
+def _events(folders: str) -> Events:
+    """Of these folders; few ranks have any, and all would compile that program."""
+    from trainyard.payloads.observer.tensorboard_events import Events
+
+    return Events(folders.split(":"), time.time())
+
+
+class Keeper:
+    """The observer's thread: there in this process, away while it forks and once it ends."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.pid = os.getpid()
+        self.stop = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self.stop = threading.Event()
+        self.thread = threading.Thread(
+            target=self.run, args=(self.stop,), name="trainyard-observer", daemon=True
+        )
+        self.thread.start()
+
+    def end(self, seconds: float) -> None:
+        """Let the thread end, and wait for that."""
+        self.stop.set()
+        if self.thread is None:
+            return
+        until = time.monotonic() + seconds
+        self.thread.join(seconds)
+        # Python tells its end before the kernel does, and from 3.12 on warns of a fork in between.
+        while os.path.exists(f"/proc/self/task/{self.thread.native_id}"):
+            if time.monotonic() >= until:
+                return
+            time.sleep(0.0002)
+
+    def run(self, stop: threading.Event) -> None:
+        """The thread: whatever goes wrong in it, nobody is to notice."""
+        try:
+            # The program's signals are for its main thread, whose system call they interrupt.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            while not stop.wait(self.observer.settings.period):
+                self.observer.tick(time.monotonic())
+        except Exception:
+            return
+
+    def leave(self) -> None:
+        """The interpreter ends: a daemon thread that it meets then would crash it."""
+        if os.getpid() != self.pid:
+            return
+        self.end(EXIT_SECONDS)
+        observer = self.observer
+        if self.thread is None or self.thread.is_alive():
+            return
+        if observer.told:
+            observer.tell(time.monotonic(), LEFT)
+        elif observer.is_alone():
+            observer.tell(time.monotonic(), ALONE)
+
+
+def watch(variables: Any = os.environ) -> None:
+    """Begin to observe this process; called once, by its main thread, which has torch.
+
+    Raises KeyError where the pod is not to be observed.
+    """
+    settings = Settings(variables[VARIABLE])
+    teller = report_client.Teller(settings.url, settings.files)
+    keeper = Keeper(Observer(settings, teller, variables.get(EVENTS, "")))
+    keeper.begin()
+    atexit.register(keeper.leave)
+    end = functools.partial(keeper.end, FORK_SECONDS)
+    os.register_at_fork(before=end, after_in_parent=_after_fork(keeper.begin))
+
+
+def _after_fork(begin: Callable[[], None]) -> Callable[[], object]:
+    """What begins again in the parent. Python 3.13 warns of forks beside threads once it has called
+    this, and would of ours: there it has to be C, and what it puts off is done right after."""
+    if sys.version_info < (3, 13):
+        return begin
+    try:
+        import ctypes  # torch has it already
+    except ImportError:
+        return begin
+
+    def begins(_: object) -> int:
+        begin()
+        return 0
+
+    function = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(begins)
+    return functools.partial(ctypes.pythonapi.Py_AddPendingCall, function, None)

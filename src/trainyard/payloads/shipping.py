@@ -1,0 +1,139 @@
+"""Which program goes into a pod, under which file name, and with which text.
+
+In this package the programs are ordinary modules. In a pod there is no package: the programs of
+one purpose lie side by side in a folder, or together in one archive, and import each other by their
+file names there. So `programs` and `observer_archive` rewrite the imports of what they ship.
+
+The file names in pods are part of the pods' manifests, of commands, and of what older versions of
+the controller know. They never change, whatever the modules are called. This module itself runs in
+the controller only.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+SSH_LAUNCH: Mapping[str, str] = {
+    "supervise.py": "launch.ssh_supervisor",
+    "serving.py": "launch.sshd_setup",
+    "fitness.py": "launch.sshd_requirements",
+    "ending.py": "launch.rank_shutdown",
+    "processes.py": "processes",
+    "launch.py": "launch.ssh_launch",
+    "links.py": "launch.ssh_connections",
+    "preflight.py": "launch.preflight",
+    "programs.py": "launch.launcher_programs",
+    "places.py": "launch.hostfile",
+    "minder.py": "launch.replica_agent",
+    "rank.py": "launch.rank_wrapper",
+    "colossalai_run.py": "launch.colossalai_run",
+}
+"""What launches DeepSpeed and ColossalAI over ssh: file names in the pod, and the modules here."""
+TORCHRUN = "torchrun.py"
+"""Name of one more file beside them, which runs in the place of torchrun."""
+IN_PLACE: Mapping[str, str] = {
+    "hold.py": "in_place.in_place_supervisor",
+    "processes.py": "processes",
+    "starting.py": "in_place.in_place_process",
+    "telling.py": "report_client",
+}
+"""What restarts a pod's command in place."""
+NODE_CHECK: Mapping[str, str] = {
+    "node_check.py": "node_check.node_check_runner",
+    "pairs.py": "node_check.node_check_collectives",
+    **IN_PLACE,
+}
+"""What checks a pod's node before its command starts. It shares code with what restarts in place,
+and a job may have both."""
+HOOK, OBSERVER_ARCHIVE = "sitecustomize.py", "trainyard_observer.zip"
+"""The observer in a folder of PYTHONPATH: what every Python in the pod loads, and what that loads
+in a rank."""
+_OBSERVER_PACKAGE = "trainyard_observer"
+OBSERVER = (
+    "observer.stack_server",
+    "observer.collective_timing",
+    "observer.collective_cadence",
+    "observer.tensorboard_events",
+    "observer.rank_observer",
+    "observer.process_sampling",
+    "observer.rank_state",
+    "in_place.in_place_standby",
+    "report_client",
+)
+_NAMES_IN_PODS = {
+    module: name[: -len(".py")]
+    for files in (SSH_LAUNCH, NODE_CHECK)
+    for name, module in files.items()
+}
+_IMPORT = re.compile(r"^( *)from trainyard\.payloads(?:\.([\w.]+))? import (.*)$", re.MULTILINE)
+_OWN_FOLDER = '__import__("sys").path.insert(0, __file__.rpartition("/")[0])\n'
+"""Programs run in isolated mode (`python -I`), which leaves their folder out of the path."""
+_PACKAGE_PATH = re.compile(
+    r"^( *)from trainyard\.payloads(?:\.(?:observer|in_place)\b)?", re.MULTILINE
+)
+
+
+@functools.lru_cache(maxsize=64)
+def source(module: str) -> str:
+    """The text of a module of this package, such as `observer.stack_collector`."""
+    path = Path(__file__).parent / (module.replace(".", "/") + ".py")
+    return path.read_text(encoding="utf-8")
+
+
+def programs(files: Mapping[str, str]) -> dict[str, str]:
+    """File names in the pod and their texts, of one of the mappings above."""
+    return {name: _for_folder(module) for name, module in files.items()}
+
+
+def observer_hook() -> str:
+    """The text of `HOOK`."""
+    return source("observer.sitecustomize_hook")
+
+
+@functools.lru_cache(maxsize=1)
+def observer_archive() -> str:
+    """`OBSERVER_ARCHIVE` in base64.
+
+    One file and two fifths of the bytes of separate ones: every job has a copy in its Secret, and
+    every pod one on its node (decision 347).
+    """
+    import zipfile  # slow to import, and needed only once a job is observed
+
+    texts = {module.rpartition(".")[2]: _for_archive(module) for module in OBSERVER}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in {"__init__": "", **texts}.items():
+            # A ZipInfo is dated 1980 by default, so equal texts give equal bytes.
+            entry = zipfile.ZipInfo(f"{_OBSERVER_PACKAGE}/{name}.py")
+            archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
+    return base64.b64encode(packed.getvalue()).decode()
+
+
+@functools.lru_cache(maxsize=64)
+def _for_folder(module: str) -> str:
+    """The text with its imports of other programs by their file names in a pod."""
+
+    def rewrite(found: re.Match[str]) -> str:
+        indent, path, names = found.groups()
+        if path in _NAMES_IN_PODS:
+            line = f"{indent}from {_NAMES_IN_PODS[path]} import {names}"
+        else:
+            imported = f"{path}.{names}" if path else names
+            if imported not in _NAMES_IN_PODS:  # only types: the line is below `if TYPE_CHECKING`
+                return found[0]
+            line = f"{indent}import {_NAMES_IN_PODS[imported]} as {names}"
+        return line
+
+    text, body = source(module), _IMPORT.sub(rewrite, source(module))
+    first = next((m for m in _IMPORT.finditer(text) if not m[1]), None)
+    return body if first is None else body[: first.start()] + _OWN_FOLDER + body[first.start() :]
+
+
+def _for_archive(module: str) -> str:
+    """The text with its imports of other modules of this package from the archive's package."""
+    return _PACKAGE_PATH.sub(rf"\1from {_OBSERVER_PACKAGE}", source(module))
