@@ -382,6 +382,8 @@ class Monitor(Observer):
             return  # a viewer has read its logs by the time that its Service comes
         for missing in (key for key, of in self.asked_for.items() if of == uid):
             self.fail(f"pod creation for {owner.name}, whose {missing.plural} do not come to be")
+        if not self._status(stored).get("internal") and uid not in self.forged:
+            self.fail(f"pod creation for {owner.name}, which has no status that accounts for it")
         self._check_avoidance(self._status(stored), call.body)
         key = Key("pods", "default", call.body["metadata"]["name"])
         known = self.answered_creates.get(sent.incarnation, {}).get(key)

@@ -1,7 +1,7 @@
 """What `plan()` answers with: data only, carried out by the operator's executor.
 
 The executor's part: write `status` first, with the resourceVersion it was computed from, and give
-up the pass on a conflict (see also `Plan.begins`); then the actions, in the order given, but
+up the pass on a conflict; then the actions, in the order given, but
 consecutive ones of one type and resource in parallel; then the events. `wake_at` asks for another
 pass even if nothing changes.
 """
@@ -9,7 +9,7 @@ pass even if nothing changes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -32,11 +32,6 @@ class Create:
     generated: Generated = Generated.NOTHING
     adopts: bool = False
     """An object of that name that nobody owns is taken over, and otherwise left as it is."""
-
-    def built(self) -> Create:
-        """The same, with its manifest built already."""
-        made = self.manifest()
-        return replace(self, manifest=lambda: made)
 
     def takeover(self, uid: str) -> Patch:
         """What makes the job the owner of an object that is there already."""
@@ -105,7 +100,3 @@ class Plan:
     wake_at: datetime | None = None
     restarts: tuple[str, ...] = ()
     """Why replicas restart, a reason for each incident that the status takes in: `OOMKilled`."""
-    begins: bool = False
-    """These are the job's first pods. What they rely on counts nothing, has fixed names and goes
-    with the job, so it may be created while the status is written; the pods wait for both. Without
-    a status here whoever carries this out keeps the account (decision 345)."""

@@ -20,6 +20,7 @@ from trainyard.lifecycle.actions import Action, Create, Delete, Plan
 from trainyard.lifecycle.completion import deadline, verdicts
 from trainyard.lifecycle.completion.verdicts import Verdict
 from trainyard.lifecycle.elastic import elastic_size
+from trainyard.lifecycle.goodput import goodput_status
 from trainyard.lifecycle.hang import hang_policy
 from trainyard.lifecycle.in_place import in_place_restart
 from trainyard.lifecycle.kueue import kueue_admission, kueue_writes
@@ -34,7 +35,6 @@ from trainyard.lifecycle.progress import progress_status
 from trainyard.lifecycle.reconcile_context import ReconcileContext, RestartDecision
 from trainyard.lifecycle.status import (
     aggregate,
-    initial_status,
     not_running_reasons,
     status_parsing,
 )
@@ -200,7 +200,7 @@ class _Reconcile:
         if is_new:
             self.report.created()
         was_erased = not ledger.attempts and not ledger.paused
-        # One that has pods has begun, whoever could not store that (decision 345).
+        # One that has pods has started, even if its status was erased.
         begins = not workload.paused or any(r.pod is not None for r in self.job.view.replicas)
         if begins and (is_new or was_erased):
             self._keep(ledger.begin(self.job.now))
@@ -406,6 +406,8 @@ class _Reconcile:
         new |= viewer_links.viewer_status_fields(workload, self.job.observed)
         if not final_phase(self.job.before):  # what is said after the end changes nothing
             self._wake(progress_status.put_progress(new, self.job))
-        written, begins = initial_status.status_to_write(new, self.job, self.actions)
+        status = (
+            goodput_status.account_time(self.job, dict(new)) if new != self.job.before else None
+        )
         actions, events = (*self.found, *self.actions), tuple(self.report.events)
-        return Plan(written, actions, events, self.wake_at, self.restarted, begins)
+        return Plan(status, actions, events, self.wake_at, self.restarted)

@@ -23,7 +23,6 @@ from trainyard.kube.reflector import Reflector, all_synced
 from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod
-from trainyard.operator.beginnings import Beginnings
 from trainyard.operator.cache import Store
 from trainyard.operator.doubts import Doubts
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
@@ -84,9 +83,6 @@ class Controller:
         cache = Cache(self.jobs, self.children)
         pods = self.children[PODS].store
         self._doubts = Doubts(client, self.jobs, pods, settings.parallel_writes)
-        self._beginnings = Beginnings(
-            client, settings.namespaces, self._kinds, Selection(settings.job_selector)
-        )
         self._executor = Executor(client, cache, settings, host)
         self.recorder = self._executor.recorder
         self.reports = Reports(host.now, self._wake, settings.lifecycle.progress_seconds)
@@ -115,7 +111,6 @@ class Controller:
         """Act on what `watch` sees until cancelled; may be called again afterwards."""
         self.is_working, self._since = True, self._host.now()
         self._doubts.begin()
-        self._beginnings.begin()
         try:
             # Nobody knows here what was done for which job, or at what time it wants to be looked
             # at: another may have worked until now.
@@ -124,7 +119,6 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.queue.run())
                 group.create_task(self.recorder.run())
-                group.create_task(self._beginnings.run())
                 for _ in range(self._settings.workers):
                     group.create_task(self._work())
         finally:
@@ -201,8 +195,6 @@ class Controller:
         before = self._uids.get(job.key)
         if before is not None and before != job.uid:
             self._forget_uid(before)
-        if before != job.uid and self.is_working:
-            self._beginnings.came(job)
         self._uids[job.key] = job.uid
         self._keys[job.uid] = job.key
         if self.is_working:
@@ -253,14 +245,18 @@ class Controller:
         loop, settings = asyncio.get_running_loop(), self._settings
         while True:
             key = await self.queue.get()
-            started, rest = loop.time(), 0.0
+            started, job = loop.time(), self.jobs[key.kind].get(key.namespace, key.name)
+            retry_seconds = pause = 0.0
             try:
                 with about(key):
-                    rest = await self._try(key)
+                    retry_seconds = await self._try(key)
             finally:
-                pause = (loop.time() - started) * settings.rest_factor
+                # Creating the first pods takes long and does not come again: the status that
+                # tells of them need not wait (decision 338).
+                if job is None or job.status:
+                    pause = (loop.time() - started) * settings.rest_factor
                 pause = max(settings.rest_min, min(settings.rest_max, pause))
-                self.queue.done(key, rest_seconds=max(rest, pause))
+                self.queue.done(key, rest_seconds=max(retry_seconds, pause))
 
     async def _try(self, key: JobKey) -> float:
         """One pass, whatever becomes of it; returns the seconds for which to leave the job."""
@@ -294,9 +290,6 @@ class Controller:
             self.queue.add(key)
             return Outcome.STALE
         made = self._plan(job, words)
-        if made.begins and self._beginnings.is_new(job) and self._host.leads():
-            self._host.meter.begun(job)
-            made = self._beginnings.begun(job, made)
         self.queue.wake_at(key, made.wake_at)
         outcome = await self._executor.execute(job, made)
         if outcome is Outcome.JOB_GONE:
@@ -314,7 +307,7 @@ class Controller:
         else:
             self.queue.succeeded(key)
             # Own writes are in the cache, and may call for more.
-            self.queue.add(key, at_once=made.begins and outcome is Outcome.DONE)
+            self.queue.add(key)
         return outcome
 
     def _was_in_vain(self, key: JobKey, made: Plan) -> bool:
@@ -333,13 +326,11 @@ class Controller:
 
     def _calls_for_anything(self, job: JobRecord, words: Mapping[str, str]) -> bool:
         observed = replace(self._observe(job), words=words)
-        job = self._beginnings.seen(job)
         made = self._planner.plan(job, observed, self._host.now())
         return made.status is not None or bool(made.actions)
 
     def _plan(self, job: JobRecord, words: Mapping[str, str]) -> Plan:
         observed, now = replace(self._observe(job), words=words), self._host.now()
-        job = self._beginnings.seen(job)
         answer: Plan | Exception | None = None
         try:
             answer = self._planner.plan(job, observed, now)
@@ -394,7 +385,6 @@ class Controller:
         self._keys.pop(uid, None)
         self._planner.forget(uid)
         self._doubts.forget(uid)
-        self._beginnings.forget(uid)
         self._words.forget(uid)
         self._executor.refusals.forget(uid)
         self.reports.forget(uid)

@@ -60,12 +60,6 @@ class LeaderElection:
         self.problem = ""
         """Why the Lease could not be asked for the last time, if it could not."""
 
-    @property
-    def is_held(self) -> bool:
-        """Whether no other may have taken the Lease by now, as far as a clock can tell."""
-        until = self._renewed_at + self._settings.renew_deadline
-        return self.is_leader and asyncio.get_running_loop().time() < until
-
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the Lease, then run `work()` until it is lost or cancelled; then again."""
         try:

@@ -2,16 +2,15 @@
 
 The status is written with the resourceVersion that the plan was computed from. If the job has
 moved on, the plan is void and nothing of it is done. So whatever an action depends on (a counted
-restart, a terminal condition) is stored before the action happens (decision 25). What a job's first
-pods rely on depends on nothing, and does not wait (decision 201); nor do they where nobody else can
-have begun the job (decision 345).
+restart, a terminal condition) is stored before the action happens (decisions 25
+and 345). There is no exception to that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import Any
@@ -32,7 +31,6 @@ from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.completion.verdicts import UNPROCESSABLE
 from trainyard.lifecycle.observed import Owned, Pod
-from trainyard.operator.batches import batches, build, gather
 from trainyard.operator.cache import Store
 from trainyard.operator.generated import generate
 from trainyard.operator.host import Host
@@ -107,31 +105,20 @@ class Executor:
 
         A deletion or a change that is refused holds up nothing else; it is raised at the end.
         """
-        beside, actions = _beside(plan)
-        made: bool | BaseException = True
         if plan.status is not None:
-            stored, made, _ = await asyncio.gather(
-                self._store(job, plan),
-                self._act(job, beside),
-                build(actions, _FIRST_BATCH),
-                return_exceptions=True,
-            )
-            if isinstance(stored, BaseException):
-                raise stored
+            stored = await self._store(job, plan)
             if isinstance(stored, Outcome):
                 return stored
             job = stored
-        elif not plan.begins and _makes_up(plan) and not await self._lives(job):
+        elif _makes_up(plan) and not await self._lives(job):
             return Outcome.JOB_GONE
         try:
-            if isinstance(made, BaseException):
-                raise made
-            complete = made and await self._act(job, actions)
+            complete = await self._act(job, plan.actions)
         finally:
             # What the stored status says has happened, even if the actions are yet to come.
-            if plan.status is not None or plan.begins or not plan.actions:
+            if plan.status is not None or not plan.actions:
                 self.recorder.emit(job, plan.events)
-        if plan.status is None and not plan.begins and plan.actions and complete:
+        if plan.status is None and plan.actions and complete:
             self.recorder.emit(job, plan.events)
         if not complete:
             return Outcome.INCOMPLETE
@@ -354,18 +341,33 @@ class Executor:
                 self._diary.did(job, what, ended)
 
 
-def _beside(plan: Plan) -> tuple[list[Action], list[Action]]:
-    """What may be created while the status is written, and what waits for both (decision 201)."""
-    begins = plan.begins and plan.status is not None
-    beside = [each for each in plan.actions if begins and _is_before_pods(each)]
-    return beside, [each for each in plan.actions if not beside or each not in beside]
-
-
 def _makes_up(plan: Plan) -> bool:
     """Whether it creates again what a job has besides its pods: the first time, and for every
     pod, a status is written, which fails where the job is gone."""
     # Decision 199: the garbage collector would take it again, as often as it is created.
     return any(map(_is_before_pods, plan.actions))
+
+
+def batches(actions: Sequence[Action], first: int, most: int) -> Iterator[Sequence[Action]]:
+    """A few, then twice as many, up to `most` at once."""
+    start, size = 0, first
+    while start < len(actions):
+        yield actions[start : start + size]
+        start += size
+        size = min(size * 2, most)
+
+
+async def gather(writes: Sequence[Coroutine[Any, Any, bool]]) -> list[bool]:
+    """All of them; the first error is raised once every one has ended."""
+    if len(writes) == 1:
+        return [await writes[0]]
+    # No TaskGroup: a write that was cut off because another failed would leave its result unknown,
+    # and those of a pass that is cut off would end in any order.
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result is True for result in results]
 
 
 def _step(action: Action) -> tuple[object, object]:

@@ -32,7 +32,5 @@ class Host:
     drains_events: bool = True
     """Send the last events when cancelled, which one that has lost its lease must not do."""
     diary: Diary | None = None
-    leads: Callable[[], bool] = lambda: True
-    """Whether nobody else may work by now: a process may have been stopped for a while."""
     channel: Channel | None = None
     """Where pods report; its jobs' Secrets hold what it trusts."""

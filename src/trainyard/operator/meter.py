@@ -22,9 +22,6 @@ class Meter:
     def stored(self, before: JobRecord, after: JobRecord, plan: Plan) -> None:
         """A status was written: `after` is the job as it is stored now."""
 
-    def begun(self, job: JobRecord) -> None:
-        """The first pods of a job are created now, before a status of it is written."""
-
     def created(self, job: JobRecord, resource: Resource) -> None:
         """An object of the job was created."""
 

@@ -226,10 +226,6 @@ class Metrics(Meter):
     def event_lost(self, why: str) -> None:
         self._events.labels(why).inc()
 
-    def begun(self, job: JobRecord) -> None:
-        if job.kind.is_job:
-            self._awaited.put(job)
-
     def created(self, job: JobRecord, resource: Resource) -> None:
         since = self._awaited.take(job) if resource == PODS else None
         if since is not None:

@@ -19,8 +19,6 @@ from trainyard.schema.dataclass import dataclass
 K = TypeVar("K", bound=Hashable)
 
 _WALL_CLOCK_CHECK_SECONDS = 5.0
-_ONE_IN = 4
-"""Keys that are to follow their pass at once have every so manyth pass, where others wait too."""
 _FEW_ALARMS = 1000
 """Not worth a look for those that were replaced."""
 
@@ -32,7 +30,6 @@ class _Entry:
     queued: bool = False
     active: bool = False
     again: bool = False
-    at_once: bool = False
     forgotten: bool = False
     failures: int = 0
     rest_until: float = 0.0
@@ -61,10 +58,7 @@ class WorkQueue(Generic[K]):
         self._retry_max = retry_max_seconds
         self._entries: dict[K, _Entry] = {}
         self._ready: deque[K] = deque()
-        self._followers: deque[K] = deque()
-        """Those that follow their pass at once."""
         self._is_ready = asyncio.Semaphore(0)
-        self._turn = 0
         self._waited = waited
         self._ready_since: dict[K, float] = {}
         """Those that are ready, in the order in which they became so."""
@@ -75,7 +69,7 @@ class WorkQueue(Generic[K]):
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return len(self._ready) + len(self._followers)
+        return len(self._ready)
 
     @property
     def oldest_seconds(self) -> float:
@@ -83,17 +77,12 @@ class WorkQueue(Generic[K]):
         now = self._loop.time()
         return now - next(iter(self._ready_since.values()), now)
 
-    def add(self, key: K, *, at_once: bool = False) -> None:
-        """Have a pass for `key`, as soon as its rest after the last pass is over.
-
-        `at_once`: the pass that is under way is followed by none, and it does not wait behind all
-        others (decisions 338 and 346).
-        """
+    def add(self, key: K) -> None:
+        """Have a pass for `key`, as soon as its rest after the last pass is over."""
         entry = self._entries.setdefault(key, _Entry())
         entry.forgotten = False
         if entry.active:
             entry.again = True
-            entry.at_once |= at_once
         elif not entry.queued:
             if self._loop.time() < entry.rest_until:
                 self._schedule(key, entry, entry.rest_until)
@@ -101,7 +90,7 @@ class WorkQueue(Generic[K]):
                 entry.queued = True
                 entry.due = None
                 self._ready_since[key] = self._loop.time()
-                (self._followers if at_once else self._ready).append(key)
+                self._ready.append(key)
                 self._is_ready.release()
 
     def retry(self, key: K) -> float:
@@ -143,9 +132,7 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """The next key that is due; the caller must call `done` after its pass."""
         await self._is_ready.acquire()
-        self._turn += 1
-        follows = self._followers and (not self._ready or self._turn % _ONE_IN == 0)
-        key = (self._followers if follows else self._ready).popleft()
+        key = self._ready.popleft()
         self._waited(self._loop.time() - self._ready_since.pop(key))
         entry = self._entries[key]
         entry.queued = False
@@ -156,11 +143,10 @@ class WorkQueue(Generic[K]):
         """The pass of `key` is over; leave it alone for `rest_seconds`, whatever comes in."""
         entry = self._entries[key]
         entry.active = False
-        at_once, entry.at_once = entry.at_once, False
-        entry.rest_until = self._loop.time() + (0.0 if at_once else rest_seconds)
+        entry.rest_until = self._loop.time() + rest_seconds
         if entry.again:
             entry.again = False
-            self.add(key, at_once=at_once)
+            self.add(key)
         elif entry.forgotten:
             del self._entries[key]
 

@@ -124,9 +124,6 @@ class Service:
                 group.create_task(pointer.keep())
             group.create_task(controller.work())
 
-    def _leads(self) -> bool:
-        return self._election is None or self._election.is_held
-
     def _pointer(self) -> Pointer | None:
         channel = self._settings.channel
         service = service_of(self._settings.operator.lifecycle.channel_address)
@@ -186,7 +183,6 @@ class Service:
                 meter=self._metrics,
                 drains_events=self._settings.lease is None,
                 diary=self._diary,
-                leads=self._leads,
                 channel=self._channel,
             ),
         )

@@ -73,13 +73,12 @@ class Bench:
     def service(self, name: str) -> Create:
         return Create(SERVICES, name, partial(self.pod, name))
 
-    async def begin(self) -> Outcome:
+    async def create_first_pod(self) -> Outcome:
         """The first pass of a job with a Service and a pod."""
         return await self.execute(
             status={"phase": "Pending"},
             actions=(self.service("s"), self.create("a")),
             events=(Event("Normal", "Created", "x"),),
-            begins=True,
         )
 
     @property
@@ -128,6 +127,7 @@ def test_a_conflict_on_the_status_voids_the_plan() -> None:
         )
         assert outcome is Outcome.STALE
         assert bench.pod_names == []
+        assert not bench.services
         await bench.recorder.flush()
         assert bench.server.all("events") == []
 
@@ -144,7 +144,7 @@ def test_a_job_that_is_gone_gets_nothing() -> None:
     on_bench(body)
 
 
-def test_what_first_pods_rely_on_is_created_while_the_status_is_written() -> None:
+def test_nothing_is_created_before_the_status_is_stored() -> None:
     async def body(bench: Bench) -> None:
         phases: dict[str, str] = {}
 
@@ -153,26 +153,10 @@ def test_what_first_pods_rely_on_is_created_while_the_status_is_written() -> Non
             return Fault.NONE
 
         bench.fault = note
-        assert await bench.begin() is Outcome.DONE
+        assert await bench.create_first_pod() is Outcome.DONE
         assert bench.writes == ["PUT genericjobs/train", "POST services/", "POST pods/"]
-        assert phases == {"genericjobs": "", "services": "", "pods": "Pending"}
+        assert phases == {"genericjobs": "", "services": "Pending", "pods": "Pending"}
         assert len(bench.services) == len(bench.pods) == 1
-
-    on_bench(body)
-
-
-def test_pods_are_built_while_the_status_is_written() -> None:
-    async def body(bench: Bench) -> None:
-        built: list[str] = []
-
-        def manifest() -> Obj:
-            built.append(bench.stored_phase)
-            return bench.pod("a")
-
-        actions = (Create(PODS, "a", manifest),)
-        assert await bench.execute(status={"phase": "Pending"}, actions=actions) is Outcome.DONE
-        assert built == [""]
-        assert bench.pod_names == ["a"]
 
     on_bench(body)
 
@@ -187,20 +171,6 @@ def test_a_pod_that_cannot_be_built_is_a_defect_once_the_status_is_stored() -> N
     on_bench(body)
 
 
-def test_without_first_pods_nothing_is_created_before_the_status() -> None:
-    async def body(bench: Bench) -> None:
-        bench.fault = lambda call: Fault.NONE if call.method == "PUT" else _after(bench)
-        actions = (bench.service("s"), bench.create("a"))
-        assert await bench.execute(status={"phase": "Pending"}, actions=actions) is Outcome.DONE
-
-    on_bench(body)
-
-
-def _after(bench: Bench) -> Fault:
-    assert bench.stored_phase == "Pending"
-    return Fault.NONE
-
-
 @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REQUEST, Fault.LOST_RESPONSE])
 def test_first_pods_wait_for_what_they_rely_on(fault: Fault) -> None:
     """Decision 26; and the status, which is stored, is told of."""
@@ -208,11 +178,11 @@ def test_first_pods_wait_for_what_they_rely_on(fault: Fault) -> None:
     async def body(bench: Bench) -> None:
         bench.fault = lambda call: fault if call.key.plural == "services" else Fault.NONE
         if fault is Fault.REFUSED:
-            assert await bench.begin() is Outcome.INCOMPLETE
+            assert await bench.create_first_pod() is Outcome.INCOMPLETE
             assert [refusal.name for refusal in bench.refusals.refused_to(bench.job.uid)] == ["s"]
         else:
             with pytest.raises(Unreachable):
-                await bench.begin()
+                await bench.create_first_pod()
         assert bench.stored_phase == "Pending"
         assert bench.pod_names == []
         await bench.recorder.flush()
@@ -234,8 +204,9 @@ def test_first_pods_wait_for_a_status_that_is_stored(gone: bool) -> None:
             bench.server.delete(JOB)
         else:
             bench.server.patch(JOB, {"metadata": {"annotations": {"a": "b"}}})
-        assert await bench.begin() is (Outcome.JOB_GONE if gone else Outcome.STALE)
+        assert await bench.create_first_pod() is (Outcome.JOB_GONE if gone else Outcome.STALE)
         assert bench.pod_names == []
+        assert not bench.services
         await bench.recorder.flush()
         assert bench.server.all("events") == []
 

@@ -80,40 +80,6 @@ def test_changes_during_the_rest_after_a_pass_wait_for_its_end() -> None:
     with_queue(body)
 
 
-def test_a_pass_that_calls_for_another_at_once_is_followed_by_no_rest() -> None:
-    async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.add("a")
-        key = await queue.get()
-        queue.add("a")
-        queue.add("a", at_once=True)
-        queue.done(key, rest_seconds=2.0)
-        assert await due(queue, rest=3.0) == ("a", 0.0)
-        queue.add("a")
-        assert await due(queue) == ("a", 3.0)  # as after any other pass
-
-    with_queue(body)
-
-
-def test_what_follows_its_pass_at_once_does_not_wait_behind_all_others() -> None:
-    async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        for number in range(12):
-            queue.add(f"new {number}")
-        found = []
-        for _ in range(24):
-            key = await queue.get()
-            found.append(key)
-            if key.startswith("new") and found.count(key) == 1:
-                queue.add(key, at_once=True)
-            queue.done(key, rest_seconds=2.0)
-        follow = [n for n, key in enumerate(found) if key in found[:n]]
-        assert follow[:4] == [3, 7, 11, 15]  # while others wait, one pass of four
-        assert follow[4:] == [*range(16, 24)]
-        assert [found[n] for n in follow] == [f"new {number}" for number in range(12)]
-        assert len(queue) == 0
-
-    with_queue(body)
-
-
 def test_the_delay_of_retries_doubles_until_a_success() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
         delays = [queue.retry("a") for _ in range(8)]
