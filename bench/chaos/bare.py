@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainyard.api.chaos.schedule import Fault, Planned
-from trainyard.embedded.chaos_faults.target_processes import environment_of, signalled
+from trainyard.embedded.chaos_faults.target_processes import process_environment, send_signal
 from trainyard.payloads.processes import Process, all_processes, children_of, descendants
 from trainyard.schema.dataclass import dataclass
 
@@ -74,7 +74,7 @@ class Bare:
             tree = children_of()
             for pid in (self._process.pid, *descendants(self._process.pid, tree)):
                 if found := all_processes().get(pid):
-                    signalled([found], signal.SIGKILL)
+                    send_signal([found], signal.SIGKILL)
             self._process.wait()
 
     def _found(self) -> list[Process]:
@@ -84,8 +84,8 @@ class Bare:
         found = {}
         for pid in descendants(self._process.pid, children_of(processes)):
             if pid in processes and not processes[pid].is_dead:
-                environment = environment_of(pid)
-                parent = environment_of(processes[pid].parent)
+                environment = process_environment(pid)
+                parent = process_environment(processes[pid].parent)
                 if (rank := environment.get("RANK")) and "RANK" not in parent:
                     found[int(rank)] = processes[pid]
         return [found[rank] for rank in sorted(found)]
@@ -93,13 +93,13 @@ class Bare:
     def _hit(self, planned: Planned, ranks: list[Process], lasting: float) -> None:
         rank = ranks[int(planned.draw * len(ranks))]
         if planned.fault == Fault.KILL:
-            signalled([rank], signal.SIGKILL)
+            send_signal([rank], signal.SIGKILL)
             return
         cycle = lasting if planned.fault == Fault.STOP else _CYCLE_SECONDS / 2
         end = time.monotonic() + lasting
         while time.monotonic() < end:
-            signalled([rank], signal.SIGSTOP)
+            send_signal([rank], signal.SIGSTOP)
             time.sleep(cycle)
-            signalled([rank], signal.SIGCONT)
+            send_signal([rank], signal.SIGCONT)
             if planned.fault == Fault.SLOW:
                 time.sleep(cycle)

@@ -13,7 +13,7 @@ from tests.cluster.real_node import reporting
 from tests.cluster.test_commands import trainyard
 from tests.cluster.yard import Object, Yard, pytorch_job, until
 from tests.embedded.late_ranks import SCRIPT, Ranks, slowed
-from trainyard.embedded.chaos_faults.target_processes import environment_of
+from trainyard.embedded.chaos_faults.target_processes import process_environment
 from trainyard.kube.resources import EVENTS
 
 JOB = "late"
@@ -30,7 +30,7 @@ def process_of(folder: Path, rank: int) -> int:
         for entry in Path("/proc").iterdir()
         if entry.name.isdigit()
         and wanted <= set(_command(entry))
-        and environment_of(int(entry.name)).get("RANK") == str(rank)
+        and process_environment(int(entry.name)).get("RANK") == str(rank)
     ]
     return found
 

@@ -18,7 +18,7 @@ from typing import Any
 from tests.egress import world
 from tests.egress.scenes import does
 from tests.embedded.node_cluster import Cluster, cluster
-from trainyard.embedded.service_supervisor import Findings
+from trainyard.embedded.service_supervisor import Supervisor
 from trainyard.podruntime import syscalls
 
 _SOCKET = {"x86_64": 41, "aarch64": 198}[platform.machine()]
@@ -54,7 +54,7 @@ async def is_closed(node: Cluster) -> None:
 
 
 async def main(folder: Path) -> dict[str, Any]:
-    findings = Findings()
+    findings = Supervisor()
     async with cluster(folder / "none", findings=findings, is_network_open=False) as node:
         await is_closed(node)
     asked_for = dict(findings.facts)

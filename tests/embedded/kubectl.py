@@ -15,7 +15,7 @@ from trainyard.embedded import tls_files
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver import certificates
 from trainyard.embedded.controllers.housekeeping import Housekeeping
-from trainyard.embedded.kubelet_api import Measured, Output, Usage
+from trainyard.embedded.kubelet_api import OutputChunk, ResourceUsage, UsageSample
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.table import Resources
 from trainyard.podruntime.logs import LogOptions
@@ -98,11 +98,15 @@ class HostRuntime:
         except OSError as error:
             raise TrainyardError(f"nothing listens on port {port}") from error
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> UsageSample:
         """Every pod that runs has a `main` at work on a core and a half, and two of four GPUs."""
-        used = Usage(1.5, 200 << 20, 1.5, 3 << 30)
-        containers = {uid: {"main": used, "side": Usage(0.25, 8 << 20)} for uid in self.running}
-        return Measured(1_790_000_000.0, 2.0, Usage(2.5, 4 << 30, 1.5, 3 << 30), containers)
+        used = ResourceUsage(1.5, 200 << 20, 1.5, 3 << 30)
+        containers = {
+            uid: {"main": used, "side": ResourceUsage(0.25, 8 << 20)} for uid in self.running
+        }
+        return UsageSample(
+            1_790_000_000.0, 2.0, ResourceUsage(2.5, 4 << 30, 1.5, 3 << 30), containers
+        )
 
 
 class HostCommand:
@@ -111,12 +115,12 @@ class HostCommand:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def output(self) -> AsyncIterator[Output]:
-        arrived: asyncio.Queue[Output | None] = asyncio.Queue()
+    async def output(self) -> AsyncIterator[OutputChunk]:
+        arrived: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
 
         async def read(number: int, stream: asyncio.StreamReader) -> None:
             while data := await stream.read(1 << 16):
-                arrived.put_nowait(Output(number, data))
+                arrived.put_nowait(OutputChunk(number, data))
             arrived.put_nowait(None)
 
         assert self._process.stdout is not None
@@ -243,7 +247,7 @@ async def running_cluster(
     made = certificates.ensure(tmp_path / "pki")
     token = tls_files.ensure_token(tmp_path / "token")
     port = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=token)
-    config = tls_files.kubeconfig(port=port, authority=made.authority, token=token)
+    config = tls_files.make_kubeconfig(port=port, authority=made.authority, token=token)
     tls_files.write_kubeconfig(tmp_path / "kubeconfig", config)
     environment = {
         "PATH": os.environ["PATH"],

@@ -17,7 +17,7 @@ from tests.tools import require
 from trainyard.cli.embedded import embedded
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import ClusterSettings
-from trainyard.embedded.kubelet_api import PodRuntime
+from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.node.shim_process import Isolation, start_shim
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, LogOptions
@@ -48,7 +48,7 @@ def resource_of(kind: str) -> Resource:
 class Jobs:
     """Submits jobs and tells what became of them."""
 
-    def __init__(self, client: Client, folder: Path, runtime: PodRuntime, shim_pid: int) -> None:
+    def __init__(self, client: Client, folder: Path, runtime: KubeletApi, shim_pid: int) -> None:
         self.client, self.folder = client, folder
         self.runtime, self.shim_pid = runtime, shim_pid
 

@@ -17,7 +17,7 @@ from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import Isolation, ShimHandle, start_shim
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.service_supervisor import Findings
+from trainyard.embedded.service_supervisor import Supervisor
 from trainyard.kube.errors import NotFound
 from trainyard.podruntime.logs import LogOptions
 
@@ -30,7 +30,7 @@ class Cluster:
     """Creates pods bound to the node and waits for what becomes of them."""
 
     def __init__(self, registry: Registry, agent: NodeAgent, state_dir: Path, here: str) -> None:
-        """``here``: the shim's memory, as this process reaches it."""
+        """``path``: the shim's memory, as this process reaches it."""
         self.registry = registry
         self.agent = agent
         self.state_dir = state_dir
@@ -122,7 +122,7 @@ async def cluster(
     handle: ShimHandle | None = None,
     registry: Registry | None = None,
     shut_down: bool = True,
-    findings: Findings | None = None,
+    findings: Supervisor | None = None,
     **settings: Any,
 ) -> AsyncIterator[Cluster]:
     """A running agent; at the end its shim and all pods are ended, unless told otherwise."""
@@ -135,7 +135,7 @@ async def cluster(
     node_settings = NodeSettings(NODE, str(state_dir), **settings)
     client = ShimClient(handle)
     agent = NodeAgent(registry, client, node_settings, findings)
-    running = Cluster(registry, agent, state_dir, client.memory.here)
+    running = Cluster(registry, agent, state_dir, client.runtime_folder.path)
     try:
         yield running
     finally:

@@ -21,7 +21,7 @@ from tests.embedded.launching import NAMESPACE, resource_of
 from tests.embedded.lifecycle_yard import ENDS
 from tests.tools import soak
 from trainyard.composition.kinds_extension import EXTENSION
-from trainyard.embedded.cluster import ClusterSettings, running
+from trainyard.embedded.cluster import ClusterSettings, run_cluster
 from trainyard.embedded.node.shim_process import start_shim
 from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS
@@ -114,7 +114,7 @@ async def churning(folder: Path) -> AsyncIterator[tuple[Churn, Path]]:
         settings = ClusterSettings(
             paths, EXTENSION, working_dir=str(folder), volumes={"data": str(data)}
         )
-        async with running(settings, shim) as cluster, Client.unix(cluster.socket) as client:
+        async with run_cluster(settings, shim) as cluster, Client.unix(cluster.socket) as client:
             yield Churn(client, data), cluster.socket
     finally:
         shim.kill()

@@ -21,7 +21,7 @@ from tests.embedded.lifecycle_yard import (
     template,
     yard,
 )
-from trainyard.embedded.chaos_faults.target_processes import environment_of, replicas_of
+from trainyard.embedded.chaos_faults.target_processes import find_replicas, process_environment
 from trainyard.machine.state_folder import Paths
 from trainyard.payloads.processes import Process, name_of, read
 
@@ -105,7 +105,7 @@ def test_the_next_attempt_begins_in_a_python_that_has_waited_for_it(cluster: Yar
     until(lambda: training.step(cluster, name) >= 3, "it trains", START_SECONDS)
     assert len(training.starts(cluster, name)) == 2
     before = cluster.uids(name)
-    (hit,) = replicas_of(shim_above(victim), [environment_of(victim)["HOSTNAME"]])
+    (hit,) = find_replicas(shim_above(victim), [process_environment(victim)["HOSTNAME"]])
     assert hit.main.pid == victim, "trainyard chaos would hit what holds the pod, or what waits"
     kill(victim)
     until(lambda: len(training.starts(cluster, name)) == 4, "they begin again", START_SECONDS)

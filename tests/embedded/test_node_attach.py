@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import PATIENCE, Cluster, cluster
-from trainyard.embedded.node.containers.exec_sessions import Attachment
+from trainyard.embedded.node.containers.exec_sessions import AttachSession
 from trainyard.schema.errors import TrainyardError
 
 MUCH = "seq -f %0200.0f 20000"
@@ -26,12 +26,12 @@ async def node(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         yield running
 
 
-async def attached(node: Cluster, name: str, *, stdin: bool = True) -> Attachment:
+async def attached(node: Cluster, name: str, *, stdin: bool = True) -> AttachSession:
     await node.phase(name, "Running")
     return await node.agent.attach(node.pod(name), "main", stdin=stdin)
 
 
-async def until(session: Attachment, text: bytes) -> bytes:
+async def until(session: AttachSession, text: bytes) -> bytes:
     """What is shown, up to this."""
     found = b""
     async with asyncio.timeout(PATIENCE):
@@ -42,7 +42,7 @@ async def until(session: Attachment, text: bytes) -> bytes:
     raise AssertionError(f"no {text!r} in {found[-2000:]!r}")
 
 
-async def everything(session: Attachment) -> str:
+async def everything(session: AttachSession) -> str:
     async with asyncio.timeout(PATIENCE):
         return b"".join([chunk.data async for chunk in session.output()]).decode()
 

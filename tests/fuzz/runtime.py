@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from trainyard.embedded.kubelet_api import Output
+from trainyard.embedded.kubelet_api import OutputChunk
 from trainyard.podruntime.logs import LogOptions
 from trainyard.schema.errors import TrainyardError
 
@@ -17,9 +17,9 @@ class Echo:
     def __init__(self) -> None:
         self._arrived: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def output(self) -> AsyncIterator[Output]:
+    async def output(self) -> AsyncIterator[OutputChunk]:
         while data := await self._arrived.get():
-            yield Output(1, data)
+            yield OutputChunk(1, data)
 
     async def read(self, limit: int) -> bytes:
         return (await self._arrived.get())[:limit]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from trainyard.api.shape import ClusterShape
 from trainyard.embedded.node.containers.gpus import RESOURCE, detect
-from trainyard.embedded.node.containers.inherited_environment import inherited
+from trainyard.embedded.node.containers.inherited_environment import inherited_variables
 from trainyard.machine import interpreters
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
@@ -81,7 +81,7 @@ class Ground:
         what the cluster that is up runs for who has no environment, ``python`` what runs whatever
         the caller has."""
         self.options = options
-        caller = inherited(os.environ, options.passed)
+        caller = inherited_variables(os.environ, options.passed)
         python = python or interpreters.active_interpreter(os.environ) or cluster_python
         found = interpreters.environment_of_image(caller, image, options.images, python=python)
         self.environment = found | dict(env or {})

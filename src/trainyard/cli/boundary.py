@@ -29,7 +29,7 @@ def _limit_met(error: BaseException) -> TrainyardError | None:
         return None
     from trainyard.embedded import rlimits
 
-    return rlimits.explained(error)
+    return rlimits.explain_limit_error(error)
 
 
 def is_broken_pipe(error: BaseException) -> bool:

@@ -25,7 +25,7 @@ from trainyard.machine.state_folder import (
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.embedded.doctor_findings import Found, Python
+    from trainyard.embedded.doctor_findings import Finding, Python
 
 _SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -64,7 +64,7 @@ def command(
     else:
         found = _of_machine()
     if output == "json":
-        click.echo(json.dumps([each.tell() for each in found], indent=2))
+        click.echo(json.dumps([each.as_json() for each in found], indent=2))
     else:
         for line in _screen(found):
             click.echo(line)
@@ -73,20 +73,20 @@ def command(
 
 def _of_cluster(
     kubeconfig: str | None, context: str | None, namespace: str | None, as_operator: bool
-) -> list[Found]:
+) -> list[Finding]:
     import asyncio
 
-    from trainyard.embedded.doctor_findings import Found
+    from trainyard.embedded.doctor_findings import Finding
     from trainyard.operator.doctor import examine
 
     asked = examine(kubeconfig, context, namespace, as_operator=as_operator)
-    return [Found(*each) for each in asyncio.run(asked)]
+    return [Finding(*each) for each in asyncio.run(asked)]
 
 
-def _of_machine() -> list[Found]:
+def _of_machine() -> list[Finding]:
     from trainyard.composition.kinds_extension import EXTENSION
-    from trainyard.embedded.doctor_checks import examine
-    from trainyard.embedded.doctor_findings import Patient
+    from trainyard.embedded.doctor_checks import run_checks
+    from trainyard.embedded.doctor_findings import DoctorContext
 
     cluster, no_folder = None, ""
     try:
@@ -98,10 +98,12 @@ def _of_machine() -> list[Found]:
         pass
     python = _python(cluster)
     told, silence = _told_by(cluster)
-    return list(examine(Patient(paths, EXTENSION, cluster, told, no_folder, silence, python)))
+    return list(
+        run_checks(DoctorContext(paths, EXTENSION, cluster, told, no_folder, silence, python))
+    )
 
 
-def _screen(found: Sequence[Found]) -> Iterator[str]:
+def _screen(found: Sequence[Finding]) -> Iterator[str]:
     """What is well first, in a line each, and what is not last, where it is seen."""
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else 0
     counts: Counter[tuple[str, str]] = Counter()
@@ -121,7 +123,7 @@ def _screen(found: Sequence[Found]) -> Iterator[str]:
         yield f"{_counted(problems, 'problem')}, {_counted(notes, 'note')}"
 
 
-def _lines(found: Found, width: int) -> Iterator[str]:
+def _lines(found: Finding, width: int) -> Iterator[str]:
     """`width` 0: no line is broken or cut. What is well has one line."""
     sign, text = _SIGNS[found.state], f"{found.check}: {found.text}"
     head = click.style(f"{sign:<8}", fg=_COLOURS[found.state])

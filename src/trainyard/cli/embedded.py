@@ -26,7 +26,7 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.composition.kinds_extension import EXTENSION
-from trainyard.embedded.cluster import Cluster, ClusterSettings, running
+from trainyard.embedded.cluster import Cluster, ClusterSettings, run_cluster
 from trainyard.embedded.node.shim_process import ShimHandle
 from trainyard.embedded.scheduler.resource_requests import amount
 from trainyard.embedded.tls_files import TlsFiles
@@ -77,11 +77,11 @@ async def embedded(
 ) -> AsyncIterator[Cluster]:
     """A cluster with its controller, for as long as the block lasts, which begins once that has
     read the cluster unless it `waits` not; `is_apart`: it is a process of its own."""
-    async with running(settings, shim) as cluster, asyncio.TaskGroup() as group:
+    async with run_cluster(settings, shim) as cluster, asyncio.TaskGroup() as group:
         end = await _listen(cluster)
         ready = asyncio.Event()
         run = partial(_control, cluster, end, ready, is_apart=is_apart)
-        task = group.create_task(cluster.findings.keep("controller", run))
+        task = group.create_task(cluster.supervisor.keep_running("controller", run))
         try:
             if waits:
                 async with asyncio.timeout(_READY_SECONDS):

@@ -43,7 +43,7 @@ def command(owner: int, options: ClusterShape) -> None:
 
 
 def _serve(owner: int, options: ClusterShape, answer: int) -> None:
-    rlimits.check()
+    rlimits.check_rlimits()
     state = Paths(state_folder())
     paths = run_folder(state)
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)

@@ -151,7 +151,7 @@ def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> 
     from trainyard.embedded import rlimits
     from trainyard.embedded.node.shim_process import start_shim
 
-    rlimits.check()
+    rlimits.check_rlimits()
     state = Paths(state_folder())
     paths = run_folder(state)
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)

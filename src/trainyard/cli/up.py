@@ -113,7 +113,7 @@ def ensure_up(
     """
     if (found := find_cluster()) is not None:
         return found
-    rlimits.check()
+    rlimits.check_rlimits()
     paths = Paths(state_folder())
     paths.prepare()
     if any(allowed):

@@ -25,7 +25,7 @@ from trainyard.schema.problems import REQUIRED, Problem
 E = TypeVar("E", bound=ApiError)
 
 
-class Cause(NamedTuple):
+class StatusCause(NamedTuple):
     """One problem of a refused object: JSON path without the leading dot, and what is wrong."""
 
     field: str
@@ -33,7 +33,7 @@ class Cause(NamedTuple):
     reason: str = "FieldValueInvalid"
 
 
-def _about(kind: type[E], code: int, resource: str, name: str, message: str) -> E:
+def _object_error(kind: type[E], code: int, resource: str, name: str, message: str) -> E:
     plural, _, group = resource.partition(".")
     details = {"name": name, "group": group, "kind": plural}
     return kind(message, code=code, reason=kind.__name__, details=details)
@@ -41,7 +41,7 @@ def _about(kind: type[E], code: int, resource: str, name: str, message: str) -> 
 
 def not_found(resource: str, name: str) -> NotFound:
     """No object of this name."""
-    return _about(NotFound, 404, resource, name, f'{resource} "{name}" not found')
+    return _object_error(NotFound, 404, resource, name, f'{resource} "{name}" not found')
 
 
 def no_such_path(what: str = "the server could not find the requested resource") -> NotFound:
@@ -51,7 +51,7 @@ def no_such_path(what: str = "the server could not find the requested resource")
 
 def already_exists(resource: str, name: str) -> AlreadyExists:
     """The name is taken."""
-    return _about(AlreadyExists, 409, resource, name, f'{resource} "{name}" already exists')
+    return _object_error(AlreadyExists, 409, resource, name, f'{resource} "{name}" already exists')
 
 
 def conflict(resource: str, name: str, why: str = "") -> Conflict:
@@ -61,17 +61,17 @@ def conflict(resource: str, name: str, why: str = "") -> Conflict:
         "and try again"
     )
     text = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
-    return _about(Conflict, 409, resource, name, text)
+    return _object_error(Conflict, 409, resource, name, text)
 
 
-def apply_conflict(causes: Sequence[Cause]) -> Conflict:
+def apply_conflict(status_causes: Sequence[StatusCause]) -> Conflict:
     """Others own what a server-side apply would change."""
-    count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
-    if len(causes) == 1:
-        listed = f"{causes[0].message}: {causes[0].field}"
+    count = f"{len(status_causes)} conflict{'s' if len(status_causes) > 1 else ''}"
+    if len(status_causes) == 1:
+        listed = f"{status_causes[0].message}: {status_causes[0].field}"
     else:
         by_manager: dict[str, list[str]] = {}
-        for each in causes:
+        for each in status_causes:
             by_manager.setdefault(each.message.replace("conflict", "conflicts", 1), []).append(
                 f"- {each.field}"
             )
@@ -80,24 +80,24 @@ def apply_conflict(causes: Sequence[Cause]) -> Conflict:
         f"Apply failed with {count}: {listed}",
         code=409,
         reason="Conflict",
-        details={"causes": [each._asdict() for each in causes]},
+        details={"causes": [each._asdict() for each in status_causes]},
     )
 
 
 def forbidden(resource: str, name: str, why: str) -> Forbidden:
     """The object is well-formed and still refused."""
-    return _about(Forbidden, 403, resource, name, f'{resource} "{name}" is forbidden: {why}')
+    return _object_error(Forbidden, 403, resource, name, f'{resource} "{name}" is forbidden: {why}')
 
 
-def causes(problems: Sequence[Problem]) -> list[Cause]:
+def status_causes(problems: Sequence[Problem]) -> list[StatusCause]:
     """The problems of an object as a Status tells them."""
     found = []
     for problem in problems:
         detail = problem.detail.removeprefix(problem.where + ": ")
         if problem.message == REQUIRED:
-            found.append(Cause(problem.where, "Required value", "FieldValueRequired"))
+            found.append(StatusCause(problem.where, "Required value", "FieldValueRequired"))
         else:
-            found.append(Cause(problem.where, f"Invalid value: {detail}"))
+            found.append(StatusCause(problem.where, f"Invalid value: {detail}"))
     return found
 
 
@@ -115,25 +115,25 @@ def malformed(
     if is_patch:
         metadata = obj.get("metadata")
         name = metadata.get("name", "") if isinstance(metadata, dict) else ""
-        return invalid(resource.kind, resource.group, str(name), causes(problems))
+        return invalid(resource.kind, resource.group, str(name), status_causes(problems))
     refusal = bad_request(
         f'{resource.kind} in version "{resource.api_version}" cannot be handled as a '
         f"{resource.kind}: " + ", ".join(problem.detail for problem in problems)
     )
-    told = [Cause(p.where, p.message, "FieldValueTypeInvalid")._asdict() for p in problems]
+    told = [StatusCause(p.where, p.message, "FieldValueTypeInvalid")._asdict() for p in problems]
     refusal.details = {"group": resource.group, "kind": resource.kind, "causes": told}
     return refusal
 
 
-def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invalid:
+def invalid(kind: str, group: str, name: str, status_causes: Sequence[StatusCause]) -> Invalid:
     """The object breaks rules; every one of them is named."""
-    texts = [": ".join(filter(None, cause[:2])) for cause in causes]
+    texts = [": ".join(filter(None, cause[:2])) for cause in status_causes]
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     details: dict[str, Any] = {
         "name": name,
         "group": group,
         "kind": kind,
-        "causes": [cause._asdict() for cause in causes],
+        "causes": [cause._asdict() for cause in status_causes],
     }
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(
@@ -167,7 +167,7 @@ def method_not_allowed(method: str, resource: str) -> ApiError:
     return ApiError(f"{method} is not supported on {resource}", code=405, reason="MethodNotAllowed")
 
 
-def acts_on_none(kind: str, api_version: str, instead: str) -> ApiError:
+def kind_without_effect(kind: str, api_version: str, instead: str) -> ApiError:
     """The kind is known, but objects of it would change nothing here."""
     what = f"this embedded cluster does nothing with a {kind} ({api_version}), and takes none"
     return ApiError(f"{what}: {instead}", code=405, reason="MethodNotAllowed")
@@ -199,7 +199,7 @@ def insufficient_storage(message: str) -> ApiError:
     return ApiError(message, code=507, reason="InsufficientStorage")
 
 
-def status_of(error: ApiError) -> dict[str, Any]:
+def error_status(error: ApiError) -> dict[str, Any]:
     """The Kubernetes Status object for `error`."""
     status: dict[str, Any] = {
         "kind": "Status",

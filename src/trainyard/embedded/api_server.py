@@ -15,14 +15,14 @@ from trainyard.embedded.apiserver.door import Door, Limits
 from trainyard.embedded.apiserver.identity import Authenticate, People
 from trainyard.embedded.apiserver.kubeconfigs import Kubeconfigs
 from trainyard.embedded.apiserver.listening import Listener
-from trainyard.embedded.kubelet_api import PodRuntime
+from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.service_supervisor import Findings
+from trainyard.embedded.service_supervisor import Supervisor
 from trainyard.machine.ownership import socket_address
 from trainyard.schema.errors import TrainyardError
 
 _CLOSE_SECONDS = 2.0
-_SOCKET_SHARE, _PORT_SHARE = 0.4, 0.2
+_SOCKET_FILES_SHARE, _PORT_FILES_SHARE = 0.4, 0.2
 """Of the file descriptors that this process may have."""
 _MAX_CONNECTIONS = 1024
 _HELD_BYTES = 256 << 20
@@ -41,9 +41,9 @@ class ApiServer:
     def __init__(
         self,
         registry: Registry,
-        runtime: PodRuntime | None = None,
+        runtime: KubeletApi | None = None,
         people: People | None = None,
-        findings: Findings | None = None,
+        supervisor: Supervisor | None = None,
         limits: Limits | None = None,
     ) -> None:
         """`runtime` answers for logs, exec and port-forward; without it they are refused.
@@ -53,7 +53,7 @@ class ApiServer:
         """
         self._limits = limits
         self._people = people or People()
-        self._api = Api(registry, runtime, findings)
+        self._api = Api(registry, runtime, supervisor)
         self._listeners: list[Listener] = []
         self._socket_path: Path | None = None
 
@@ -71,7 +71,9 @@ class ApiServer:
         except OSError as error:
             listener.close()
             raise ServeError(f"cannot listen on {path}: {error.strerror or error}") from error
-        self._listen(listener, self._people.of_socket, _limits(_SOCKET_SHARE, idle=math.inf))
+        self._listen(
+            listener, self._people.of_socket, _connection_limits(_SOCKET_FILES_SHARE, idle=math.inf)
+        )
         self._socket_path = path
 
     async def serve_tls(
@@ -91,7 +93,7 @@ class ApiServer:
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
             ) from error
         self._api.holder = self._people.of_token(token)
-        limits = _limits(_PORT_SHARE, idle=_IDLE_SECONDS)
+        limits = _connection_limits(_PORT_FILES_SHARE, idle=_IDLE_SECONDS)
         self._listen(end, self._people.of_port(token), limits, context)
         return int(end.getsockname()[1])
 
@@ -123,7 +125,7 @@ class ApiServer:
         self._listeners.append(Listener(end, door, context))
 
 
-def _limits(share: float, *, idle: float) -> Limits:
+def _connection_limits(share: float, *, idle: float) -> Limits:
     """What a listener may take of this process; the socket and the port each have their own.
 
     So nobody on the port can keep the controller and commands of this machine from being served.

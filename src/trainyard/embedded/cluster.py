@@ -27,7 +27,7 @@ from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.controllers.taint_eviction import TaintEviction
 from trainyard.embedded.extension import NO_EXTENSION, Extension
 from trainyard.embedded.node.agent import NodeAgent
-from trainyard.embedded.node.containers.cgroups import default_processes
+from trainyard.embedded.node.containers.cgroups import default_pids_limit
 from trainyard.embedded.node.containers.container_environment import image_environment
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.pods.pod_object import EventWriter
@@ -39,9 +39,9 @@ from trainyard.embedded.resources.table import Resources
 from trainyard.embedded.scheduler import machine_capacity, resource_requests
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
-from trainyard.embedded.service_supervisor import Findings
-from trainyard.embedded.tls_files import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
-from trainyard.embedded.user_tokens import Tokens
+from trainyard.embedded.service_supervisor import Supervisor
+from trainyard.embedded.tls_files import TlsFiles, ensure_token, make_kubeconfig, write_kubeconfig
+from trainyard.embedded.user_tokens import UserTokens
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.resources import NODES
 from trainyard.machine import interpreters
@@ -95,7 +95,7 @@ class ClusterSettings:
     tls: TlsFiles | None = None
     """Certificates that are known to be good; None: look for them or make them."""
 
-    def told(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """What a user may have chosen, as JSON."""
         return {
             "volumes": dict(self.volumes),
@@ -114,7 +114,7 @@ class ClusterSettings:
 
 
 class Cluster:
-    """A cluster that runs, until `running`'s block is left."""
+    """A cluster that runs, until `run_cluster`'s block is left."""
 
     def __init__(
         self,
@@ -122,13 +122,13 @@ class Cluster:
         registry: Registry,
         agent: NodeAgent,
         server: ApiServer,
-        findings: Findings,
+        supervisor: Supervisor,
     ) -> None:
         self.settings = settings
         self.registry = registry
         self.agent = agent
         self.server = server
-        self.findings = findings
+        self.supervisor = supervisor
         self.port = 0
 
     @property
@@ -138,7 +138,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
+async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
     """Run a cluster for as long as the block lasts; leaving it ends every pod's processes.
 
     (Those of a cluster that is killed go on, or not, with the shim.)
@@ -155,12 +155,12 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         found = machine_capacity.detect(paths.folder, settings.resources)
         name = node_name()
         events = EventWriter(registry, name)
-        findings = Findings(events.warn)
+        supervisor = Supervisor(events.warn)
         node_settings = _node_settings(settings, name, found)
-        agent = NodeAgent(registry, ShimClient(shim), node_settings, findings)
-        findings.facts["isolationReason"] = agent.isolation_reason
-        server = ApiServer(registry, agent, _people(settings, agent.isolation), findings)
-        cluster = Cluster(settings, registry, agent, server, findings)
+        agent = NodeAgent(registry, ShimClient(shim), node_settings, supervisor)
+        supervisor.facts["isolationReason"] = agent.isolation_reason
+        server = ApiServer(registry, agent, _cluster_users(settings, agent.isolation), supervisor)
+        cluster = Cluster(settings, registry, agent, server, supervisor)
         await registry.ensure_system_objects()
         await _register_node(registry, name, found)
         await server.serve_unix(paths.api_socket)
@@ -168,13 +168,14 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
             cluster.port = await _serve_tls(server, settings)
         scheduling = SchedulerSettings(name, found, settings.is_strict)
         async with asyncio.TaskGroup() as group:
-            services = _services(registry, agent, scheduling, findings) | {"events": events.run}
+            services = _services(registry, agent, scheduling, supervisor) | {"events": events.run}
             tasks = [
-                group.create_task(findings.keep(title, run)) for title, run in services.items()
+                group.create_task(supervisor.keep_running(title, run))
+                for title, run in services.items()
             ]
             found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
             python = interpreters.find_interpreter(image_environment("", node_settings)) or ""
-            RunningCluster(*found_by, agent.isolation, python, settings.told()).write(paths)
+            RunningCluster(*found_by, agent.isolation, python, settings.as_json()).write(paths)
             try:
                 yield cluster
             finally:
@@ -197,16 +198,16 @@ def _store(paths: Paths) -> Store:
 
 
 def _services(
-    registry: Registry, agent: NodeAgent, scheduling: SchedulerSettings, findings: Findings
+    registry: Registry, agent: NodeAgent, scheduling: SchedulerSettings, supervisor: Supervisor
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     """What runs for as long as the cluster does, by name; each can be started again."""
     return {
-        "scheduler": lambda: Scheduler(registry, scheduling, findings).run(),
+        "scheduler": lambda: Scheduler(registry, scheduling, supervisor).run(),
         "node agent": agent.run,
-        "housekeeping": lambda: Housekeeping(registry, findings).run(),
-        "endpoints": lambda: EndpointController(registry, findings).run(),
-        "queues": lambda: QueueController(registry, findings).run(),
-        "taints": lambda: TaintEviction(registry, findings).run(),
+        "housekeeping": lambda: Housekeeping(registry, supervisor).run(),
+        "endpoints": lambda: EndpointController(registry, supervisor).run(),
+        "queues": lambda: QueueController(registry, supervisor).run(),
+        "taints": lambda: TaintEviction(registry, supervisor).run(),
     }
 
 
@@ -217,17 +218,17 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         images=settings.images,
         volumes=settings.volumes,
         working_dir=settings.working_dir,
-        hidden=host_folders.of_clusters(),
+        hidden=host_folders.cluster_folders(),
         passed=settings.passed,
         log_limits=settings.log_limits,
-        pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
+        pids_limit=default_pids_limit() if settings.pids_limit is None else settings.pids_limit,
         gpus=found.gpus,
         is_network_open=settings.is_network_open,
         allowed_ports=settings.allowed_ports,
     )
 
 
-def _people(settings: ClusterSettings, isolation: str) -> People:
+def _cluster_users(settings: ClusterSettings, isolation: str) -> People:
     if not any(settings.allowed):
         return People()
     if isolation != "root":
@@ -235,7 +236,7 @@ def _people(settings: ClusterSettings, isolation: str) -> People:
             f"others cannot share a cluster with isolation {isolation}: their pods could not be "
             "kept apart; leave out --allow-user and --allow-group, or permit namespaces to root"
         )
-    return People(settings.allowed, Tokens(settings.paths.tokens))
+    return People(settings.allowed, UserTokens(settings.paths.tokens))
 
 
 async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
@@ -253,7 +254,7 @@ async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
         if settings.tls_port or not settings.preferred_port:
             raise
         chosen = await serve(0)
-    config = kubeconfig(port=chosen, authority=made.authority, token=token)
+    config = make_kubeconfig(port=chosen, authority=made.authority, token=token)
     write_kubeconfig(paths.kubeconfig, config)
     server.give_kubeconfigs(chosen, made.authority, token)
     return chosen
@@ -283,7 +284,9 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
 
 
 def _node_status(name: str, found: Capacity) -> dict[str, Any]:
-    amounts = {key: resource_requests.text(key, value) for key, value in found.amounts.items()}
+    amounts = {
+        key: resource_requests.format_amount(key, value) for key, value in found.amounts.items()
+    }
     now = now_text()
     ready = {
         "type": "Ready",

@@ -18,12 +18,12 @@ from trainyard.embedded.resources.table import Resources
 from trainyard.embedded.storage.journal import Entry, encoded
 from trainyard.schema.problems import REQUIRED, Problem, error
 
-DAMAGED = "trainyard.dev/damaged"
+CORRUPT_ANNOTATION = "trainyard.dev/damaged"
 """The annotation of a stub: why the object cannot be read."""
 _UNDATED = "1970-01-01T00:00:00Z"
 
 
-class Damaged(NamedTuple):
+class CorruptObject(NamedTuple):
     """An object that cannot be read, at its place in the store."""
 
     resource: str
@@ -37,27 +37,27 @@ class Damaged(NamedTuple):
         place = f"{self.namespace}/" if self.namespace else ""
         return f"{self.resource} {place}{self.name} cannot be read: {self.problem}"
 
-    def tell(self) -> Mapping[str, str]:
+    def as_json(self) -> Mapping[str, str]:
         """As JSON."""
         return {key: getattr(self, key) for key in ("resource", "namespace", "name", "problem")}
 
 
-def read(
+def read_rows(
     rows: Iterable[tuple[str, str, str, bytes]], resources: Resources
-) -> Iterator[tuple[str, tuple[str, str], Entry] | Damaged]:
+) -> Iterator[tuple[str, tuple[str, str], Entry] | CorruptObject]:
     """The rows of a store, one by one: where an object belongs, and the object."""
     for resource, namespace, name, raw in rows:
         place = (str(resource), str(namespace), str(name))
         served = resources.get(place[0])
         if served is None or served.view_of:
             problem = "nobody serves this resource: is the package of its kind not installed?"
-            yield Damaged(*place, problem, None)
+            yield CorruptObject(*place, problem, None)
             continue
         found = _entry(served, *place[1:], raw)
         if isinstance(found, Entry):
             yield place[0], (place[1], place[2]), found
         else:
-            yield Damaged(*place, found, _stub(served, *place[1:], raw, found))
+            yield CorruptObject(*place, found, _stub(served, *place[1:], raw, found))
 
 
 def _entry(served: Served, namespace: str, name: str, raw: bytes) -> Entry | str:
@@ -71,7 +71,7 @@ def _entry(served: Served, namespace: str, name: str, raw: bytes) -> Entry | str
     found = served.decoded(obj)
     problems = [*found.malformed, *filter(_is_essential, found.errors)]
     if not found.malformed:
-        problems += _misplaced(obj, namespace, name)
+        problems += _place_problems(obj, namespace, name)
     if problems := problems or list(served.unusable(obj)):
         return "; ".join(problem.detail for problem in problems)
     # Unknown fields stay, since a newer trainyard may have written them; nulls are gone.
@@ -84,7 +84,7 @@ def _is_essential(problem: Problem) -> bool:
     return is_whole or problem.message == REQUIRED
 
 
-def _misplaced(obj: Object, namespace: str, name: str) -> Iterator[Problem]:
+def _place_problems(obj: Object, namespace: str, name: str) -> Iterator[Problem]:
     metadata = obj.get("metadata") or {}
     wanted = {"name": name, "namespace": namespace}
     for field, value in wanted.items():
@@ -111,7 +111,7 @@ def _stub(served: Served, namespace: str, name: str, raw: bytes, problem: str) -
         "uid": uid,
         "resourceVersion": "1",
         "creationTimestamp": _UNDATED,
-        "annotations": {DAMAGED: problem[:4096]},
+        "annotations": {CORRUPT_ANNOTATION: problem[:4096]},
     }
     if not namespace:
         del metadata["namespace"]

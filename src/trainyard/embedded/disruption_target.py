@@ -11,7 +11,7 @@ from trainyard.embedded.storage.journal import Object
 _TYPE = "DisruptionTarget"
 
 
-def targeted(pod: Object, reason: str, message: str) -> Object:
+def with_disruption_target(pod: Object, reason: str, message: str) -> Object:
     """`pod` with that condition in its status; one that it has keeps the time since when."""
     conditions = pod.get("status", {}).get("conditions") or ()
     had: Object = next((each for each in conditions if each["type"] == _TYPE), {})

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trainyard.embedded import machine_checks
-from trainyard.embedded.corrupt_objects import Damaged, read
-from trainyard.embedded.doctor_findings import Found, Patient
+from trainyard.embedded.corrupt_objects import CorruptObject, read_rows
+from trainyard.embedded.doctor_findings import DoctorContext, Finding
 from trainyard.embedded.resources.table import Resources
 from trainyard.embedded.service_supervisor import SERVICE
 from trainyard.embedded.storage.store import stored_rows
@@ -19,99 +19,99 @@ from trainyard.machine.ownership import NotOurs, check_folder
 from trainyard.machine.state_folder import record_problem, why_cluster_is_down
 
 
-def _state_folder(patient: Patient) -> Iterator[Found]:
-    folder = patient.paths.folder
+def _state_folder(context: DoctorContext) -> Iterator[Finding]:
+    folder = context.paths.folder
     elsewhere = "set TRAINYARD_STATE_DIR to a folder of your own"
-    if patient.no_folder:
-        yield Found("state folder", "problem", patient.no_folder)
+    if context.folder_problem:
+        yield Finding("state folder", "problem", context.folder_problem)
         return
-    above = machine_checks.nearest(folder)
+    above = machine_checks.nearest_existing(folder)
     if above != folder:
         if os.access(above, os.W_OK | os.X_OK):
-            yield Found("state folder", "ok", f"{folder} does not exist yet")
+            yield Finding("state folder", "ok", f"{folder} does not exist yet")
         else:
             text = f"{folder} cannot be made, since {above} cannot be written to"
-            yield Found("state folder", "problem", text, elsewhere)
+            yield Finding("state folder", "problem", text, elsewhere)
         return
-    if patient.is_guest:
-        yield Found("state folder", "ok", f"{folder} is root's, who lets others use its cluster")
+    if context.is_tenant:
+        yield Finding("state folder", "ok", f"{folder} is root's, who lets others use its cluster")
         return
     try:
         check_folder(folder, owner=True)
     except NotOurs as error:
-        yield Found("state folder", "problem", str(error), elsewhere)
+        yield Finding("state folder", "problem", str(error), elsewhere)
         return
     if os.access(folder, os.W_OK | os.X_OK):
-        yield Found("state folder", "ok", f"{folder} is yours")
+        yield Finding("state folder", "ok", f"{folder} is yours")
     else:
         fix = f"make it writable (chmod u+wx {folder}), or set TRAINYARD_STATE_DIR to another"
-        yield Found("state folder", "problem", f"{folder} cannot be written to", fix)
+        yield Finding("state folder", "problem", f"{folder} cannot be written to", fix)
 
 
-def _cluster(patient: Patient) -> Iterator[Found]:
-    found, paths = patient.cluster, patient.paths
-    if patient.no_folder:
+def _cluster(context: DoctorContext) -> Iterator[Finding]:
+    found, paths = context.cluster, context.paths
+    if context.folder_problem:
         return
-    if found is not None and patient.silence:
-        text = f"process {found.pid} is up, but does not answer: {patient.silence}"
+    if found is not None and context.no_answer_reason:
+        text = f"process {found.pid} is up, but does not answer: {context.no_answer_reason}"
         fix = f"see {paths.log}; if it stays so: kill -9 {found.pid}; trainyard up (replicas go on)"
-        yield Found("cluster", "problem", text, fix)
+        yield Finding("cluster", "problem", text, fix)
     elif found is not None:
-        yield Found("cluster", "ok", f"up: process {found.pid}, isolation {found.isolation}")
+        yield Finding("cluster", "ok", f"up: process {found.pid}, isolation {found.isolation}")
     elif problem := record_problem(paths):
         fix = f"it is ignored; remove it: rm {paths.record}"
-        yield Found("cluster", "problem", f"{paths.record} cannot be read: {problem}", fix)
+        yield Finding("cluster", "problem", f"{paths.record} cannot be read: {problem}", fix)
     elif why := why_cluster_is_down(paths):
-        yield Found("cluster", "note", f"not up; {why}")
+        yield Finding("cluster", "note", f"not up; {why}")
     else:
-        yield Found("cluster", "ok", "not up; `trainyard up` starts one")
+        yield Finding("cluster", "ok", "not up; `trainyard up` starts one")
 
 
-def _objects(patient: Patient) -> Iterator[Found]:
-    if patient.is_guest or patient.no_folder:
+def _objects(context: DoctorContext) -> Iterator[Finding]:
+    if context.is_tenant or context.folder_problem:
         return
-    damaged: Sequence[Mapping[str, str]] = patient.told.get("damaged", ())
-    if patient.cluster is None and patient.paths.database.exists():
+    damaged: Sequence[Mapping[str, str]] = context.debug_report.get("damaged", ())
+    if context.cluster is None and context.paths.database.exists():
         try:
-            rows = list(read(stored_rows(patient.paths.database), _resources(patient)))
+            rows = list(read_rows(stored_rows(context.paths.database), _resources(context)))
         except StorageError as error:
             fix = "move the file away and start again"
-            yield Found("objects", "problem", str(error), fix)
+            yield Finding("objects", "problem", str(error), fix)
             return
-        damaged = [row.tell() for row in rows if isinstance(row, Damaged)]
+        damaged = [row.as_json() for row in rows if isinstance(row, CorruptObject)]
     if not damaged:
-        yield Found("objects", "ok", "every stored object can be read")
+        yield Finding("objects", "ok", "every stored object can be read")
     for each in damaged:
         place = f"{each['namespace']}/" if each["namespace"] else ""
         text = f"{each['resource']} {place}{each['name']} cannot be read: {each['problem']}"
-        yield Found("objects", "problem", text, _removal(patient, each))
+        yield Finding("objects", "problem", text, _removal(context, each))
 
 
-def _resources(patient: Patient) -> Resources:
-    return Resources(extension=patient.extension)
+def _resources(context: DoctorContext) -> Resources:
+    return Resources(extension=context.extension)
 
 
-def _removal(patient: Patient, damaged: Mapping[str, str]) -> str:
-    if _resources(patient).get(damaged["resource"]) is None:
+def _removal(context: DoctorContext, damaged: Mapping[str, str]) -> str:
+    if _resources(context).get(damaged["resource"]) is None:
         return "install the package of its kind again, or leave it: it is in nobody's way"
     scope = f" -n {damaged['namespace']}" if damaged["namespace"] else ""
-    kubectl = f"kubectl --kubeconfig {patient.paths.kubeconfig}"
-    start = "" if patient.cluster else "trainyard up; "
+    kubectl = f"kubectl --kubeconfig {context.paths.kubeconfig}"
+    start = "" if context.cluster else "trainyard up; "
     return f"{start}{kubectl} delete {damaged['resource']} {damaged['name']}{scope}"
 
 
-def _loops(patient: Patient) -> Iterator[Found]:
-    for each in patient.told.get("failing", ()):
+def _loops(context: DoctorContext) -> Iterator[Finding]:
+    for each in context.debug_report.get("failing", ()):
         place = f"{each['namespace']}/" if each["namespace"] else ""
         text = f"{each['loop']}: {each['kind']} {place}{each['name']}: {each['problem']}"
         if each["kind"] == SERVICE:
-            fix = f"this is a defect of trainyard: please report it with {patient.paths.log}"
+            fix = f"this is a defect of trainyard: please report it with {context.paths.log}"
         else:
-            fix = f"it is tried again; change or delete the object, and see {patient.paths.log}"
-        yield Found("loops", "problem", f"{text} ({each['count']} times)", fix)
+            fix = f"it is tried again; change or delete the object, and see {context.paths.log}"
+        yield Finding("loops", "problem", f"{text} ({each['count']} times)", fix)
 
 
-CHECKS: tuple[Callable[[Patient], Iterator[Found]], ...] = (
+CHECKS: tuple[Callable[[DoctorContext], Iterator[Finding]], ...] = (
     machine_checks.hardware,
     machine_checks.isolation,
     machine_checks.network,
@@ -121,7 +121,7 @@ CHECKS: tuple[Callable[[Patient], Iterator[Found]], ...] = (
     machine_checks.launchers,
     machine_checks.shared_memory,
     machine_checks.disk,
-    machine_checks.limits_of_user,
+    machine_checks.user_limits,
     machine_checks.kubectl,
     _state_folder,
     _cluster,
@@ -130,11 +130,11 @@ CHECKS: tuple[Callable[[Patient], Iterator[Found]], ...] = (
 )
 
 
-def examine(patient: Patient) -> Iterator[Found]:
+def run_checks(context: DoctorContext) -> Iterator[Finding]:
     """What all checks find; one that fails itself holds up no other."""
     for check in CHECKS:
         try:
-            yield from check(patient)
+            yield from check(context)
         except Exception as error:
             what = check.__name__.strip("_").replace("_", " ")
-            yield Found(what, "problem", f"cannot be looked at: {type(error).__name__}: {error}")
+            yield Finding(what, "problem", f"cannot be looked at: {type(error).__name__}: {error}")

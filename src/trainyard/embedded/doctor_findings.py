@@ -10,7 +10,7 @@ from trainyard.embedded.extension import Extension
 from trainyard.machine.state_folder import Paths, RunningCluster
 from trainyard.schema.dataclass import dataclass
 
-State = Literal["ok", "note", "problem"]
+FindingState = Literal["ok", "note", "problem"]
 
 
 class Python(NamedTuple):
@@ -28,36 +28,36 @@ class Python(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     """What a check found; `fix` says what to do where it is not ok."""
 
     check: str
-    state: State
+    state: FindingState
     text: str
     fix: str = ""
 
-    def tell(self) -> dict[str, str]:
+    def as_json(self) -> dict[str, str]:
         """As JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class DoctorContext:
     """What is looked at: a state folder, and the cluster in it if one is up."""
 
     paths: Paths
     extension: Extension
     """What clusters are composed with here."""
     cluster: RunningCluster | None = None
-    told: Mapping[str, Any] = field(default_factory=dict)
+    debug_report: Mapping[str, Any] = field(default_factory=dict)
     """What the cluster says of itself (`/debug/findings`)."""
-    no_folder: str = ""
+    folder_problem: str = ""
     """Why there is no state folder; `paths` is then of none."""
-    silence: str = ""
+    no_answer_reason: str = ""
     """Why it says nothing."""
     python: Python = field(default_factory=Python)
 
     @property
-    def is_guest(self) -> bool:
+    def is_tenant(self) -> bool:
         """Who asks uses a cluster of somebody else, and does not see what is kept of it."""
         return self.cluster is not None and not self.cluster.is_ours

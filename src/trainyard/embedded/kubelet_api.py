@@ -13,7 +13,7 @@ from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputChunk:
     """Bytes that a command in a container wrote: `stream` is 1 for stdout, 2 for stderr."""
 
     stream: int
@@ -21,7 +21,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ResourceUsage:
     """What is used: cores, and bytes. ``gpu`` is how many GPUs' worth of work its GPUs do.
 
     None where there are no GPUs, or nothing tells of them.
@@ -34,20 +34,20 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class UsageSample:
     """What is used at a time (Unix seconds), of CPU on average over the seconds before it."""
 
     at: float
     window_seconds: float
-    node: Usage
-    containers: Mapping[str, Mapping[str, Usage]]
+    node: ResourceUsage
+    containers: Mapping[str, Mapping[str, ResourceUsage]]
     """Of those that run: by the UID of their pod, and by name."""
 
 
 class ExecSession(Protocol):
     """A command running in a container."""
 
-    def output(self) -> AsyncIterator[Output]:
+    def output(self) -> AsyncIterator[OutputChunk]:
         """What it writes, until it has ended and everything is read."""
 
     async def write(self, data: bytes) -> None:
@@ -66,7 +66,7 @@ class ExecSession(Protocol):
         """End it if it still runs, and free everything. May be called twice."""
 
 
-class Connection(Protocol):
+class PodConnection(Protocol):
     """A TCP connection to a port inside a pod."""
 
     async def read(self, limit: int) -> bytes:
@@ -82,7 +82,7 @@ class Connection(Protocol):
         """Free the connection. May be called twice."""
 
 
-class PodRuntime(Protocol):
+class KubeletApi(Protocol):
     """The node side of logs, exec and port-forward. Pods are plain dicts, not to be mutated.
 
     Every method raises a `TrainyardError` with a text for the user when it cannot be done (no
@@ -110,8 +110,8 @@ class PodRuntime(Protocol):
     ) -> ExecSession:
         """The streams of the running container itself; they end with it, and its code is 0."""
 
-    async def connect(self, pod: dict[str, Any], port: int) -> Connection:
+    async def connect(self, pod: dict[str, Any], port: int) -> PodConnection:
         """Open a TCP connection to `port` on the pod's own address."""
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> UsageSample:
         """What the containers that run use. Looks when it is asked, and may take a second."""

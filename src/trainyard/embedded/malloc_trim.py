@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def give_back() -> None:
+def trim_malloc() -> None:
     """Return what is free to the system; does nothing where the C library cannot.
 
     glibc keeps what lies below the last block in use: after some hundred connections with large

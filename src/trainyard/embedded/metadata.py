@@ -6,7 +6,7 @@ import random
 import time
 import uuid
 
-from trainyard.embedded.api_errors import Cause, bad_request, conflict
+from trainyard.embedded.api_errors import StatusCause, bad_request, conflict
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.resources.metadata_rules import generated
@@ -36,7 +36,7 @@ def complete(served: Served, obj: Object) -> Key:
         prefix = metadata.get("generateName")
         if not prefix:
             text = "Required value: name or generateName is required"
-            raise served.refused(obj, Cause("metadata.name", text, "FieldValueRequired"))
+            raise served.refused(obj, StatusCause("metadata.name", text, "FieldValueRequired"))
         suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
         name = metadata["name"] = generated(prefix, suffix)
     version = metadata.get("resourceVersion") or ""
@@ -79,7 +79,9 @@ def retain(served: Served, new: Object, old: Object) -> None:
         added = set(wanted.get("finalizers", ())) - set(present.get("finalizers", ()))
         if added:
             text = f"Forbidden: none can be added while it is being deleted: {sorted(added)}"
-            raise served.refused(new, Cause("metadata.finalizers", text, "FieldValueForbidden"))
+            raise served.refused(
+                new, StatusCause("metadata.finalizers", text, "FieldValueForbidden")
+            )
 
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/

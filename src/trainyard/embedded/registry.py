@@ -24,7 +24,7 @@ from trainyard.embedded.api_errors import (
     no_such_path,
     not_found,
 )
-from trainyard.embedded.corrupt_objects import Damaged, read
+from trainyard.embedded.corrupt_objects import CorruptObject, read_rows
 from trainyard.embedded.objects import PLAIN, Deletion, Mutation
 from trainyard.embedded.resources.resource import Served
 from trainyard.embedded.resources.table import Resources
@@ -63,7 +63,7 @@ class Registry:
         self._objects: dict[str, dict[tuple[str, str], Entry]] = {
             row.name: {} for row in resources if not row.view_of
         }
-        self._damaged: dict[Key, Damaged] = {}
+        self._damaged: dict[Key, CorruptObject] = {}
         revision = max(1, self._load(store) if store is not None else 0)
         self._committer = Committer(store, self._publish, revision)
         self._journal = Journal(revision, journal_bytes)
@@ -72,8 +72,8 @@ class Registry:
     def _load(self, store: Store) -> int:
         """Read what is stored; the highest resourceVersion that was given out."""
         revision = store.revision()
-        for found in read(store.rows(), self.resources):
-            if isinstance(found, Damaged):
+        for found in read_rows(store.rows(), self.resources):
+            if isinstance(found, CorruptObject):
                 self._damaged[Key(*found[:3])] = found
                 continue
             resource, place, entry = found
@@ -84,7 +84,7 @@ class Registry:
         return revision
 
     @property
-    def damaged(self) -> Sequence[Damaged]:
+    def damaged(self) -> Sequence[CorruptObject]:
         """What is stored and cannot be read: not listed, not watched, but to be deleted."""
         return tuple(self._damaged.values())
 

@@ -18,8 +18,8 @@ LEAST_FILES, GOOD_FILES = 128, 1024
 LEAST_PROCESSES, GOOD_PROCESSES = 32, 256
 """Processes and threads that may still be started, likewise."""
 _MOST_FILES = 65536
-_FORK = (errno.EAGAIN, errno.ENOMEM)
-_FILES = (errno.EMFILE, errno.ENFILE)
+_FORK_ERRNOS = (errno.EAGAIN, errno.ENOMEM)
+_FILE_ERRNOS = (errno.EMFILE, errno.ENFILE)
 RAISE_FILES = (
     "raise it with `ulimit -n 4096` (for good: nofile in /etc/security/limits.conf, or "
     "LimitNOFILE= of a systemd unit)"
@@ -34,9 +34,9 @@ class LimitTooLow(TrainyardError):
     """A resource limit of the process leaves too little for a cluster."""
 
 
-def check() -> None:
+def check_rlimits() -> None:
     """Raise LimitTooLow where no cluster can run, before any of it has begun."""
-    files = open_files()
+    files = max_open_files()
     if files is not None and files < LEAST_FILES:
         raise LimitTooLow(
             f"the limit of open files (RLIMIT_NOFILE) is {files}, and a cluster needs "
@@ -51,7 +51,7 @@ def check() -> None:
         )
 
 
-def open_files() -> int | None:
+def max_open_files() -> int | None:
     """How many files may be open at most, once the limit is raised as far as it goes."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     return None if hard == resource.RLIM_INFINITY else hard
@@ -84,12 +84,12 @@ def _threads_of(user: int) -> Iterator[int]:
                     yield len(os.listdir(f"/proc/{name}/task"))
 
 
-def explained(failure: OSError) -> LimitTooLow | None:
+def explain_limit_error(failure: OSError) -> LimitTooLow | None:
     """What to do about an error that a limit has caused; None of any other."""
-    if failure.errno in _FILES:
+    if failure.errno in _FILE_ERRNOS:
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return LimitTooLow(f"no more files can be opened; the limit is {soft}: {RAISE_FILES}")
-    if failure.errno in _FORK:
+    if failure.errno in _FORK_ERRNOS:
         soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
         limit = "" if soft == resource.RLIM_INFINITY else f" (RLIMIT_NPROC is {soft})"
         return LimitTooLow(f"no more processes can be started{limit}: {RAISE_PROCESSES}")

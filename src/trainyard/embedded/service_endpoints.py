@@ -17,7 +17,7 @@ _Label = tuple[str, str, str]
 _ENDED = ("Succeeded", "Failed")
 
 
-WRITTEN_HERE = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+CONTROLLER_LABEL = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
 """The label of Endpoints that say what a selector finds."""
 
 
@@ -33,12 +33,14 @@ class Endpoint(NamedTuple):
     is_terminating: bool
 
 
-def behind(service: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> list[Endpoint]:
+def selected_endpoints(
+    service: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]
+) -> list[Endpoint]:
     """Of those pods that a Service selects, all that have an address and have not ended."""
     return [_endpoint(service, pod) for pod in pods if _is_present(pod) and selects(service, pod)]
 
 
-def reached(found: Iterable[Endpoint]) -> list[Endpoint]:
+def routable_endpoints(found: Iterable[Endpoint]) -> list[Endpoint]:
     """Those that connections go to: the ready ones; where there are none, what still serves while
     it is being stopped."""
     found = list(found)
@@ -46,7 +48,7 @@ def reached(found: Iterable[Endpoint]) -> list[Endpoint]:
     return ready or [each for each in found if each.is_serving and each.is_terminating]
 
 
-def led_to(
+def route_targets(
     service: Mapping[str, Any],
     port: Mapping[str, Any],
     pods: Iterable[Mapping[str, Any]],
@@ -58,23 +60,32 @@ def led_to(
     selector.
     """
     if service["spec"].get("selector"):
-        found = [(e.pod, port_of(e.pod, port)) for e in reached(behind(service, pods))]
+        found = [
+            (e.pod, target_port(e.pod, port))
+            for e in routable_endpoints(selected_endpoints(service, pods))
+        ]
         return [(pod, number) for pod, number in found if number]
     present = {pod["status"]["podIP"]: pod for pod in pods if _is_present(pod)}
-    told = () if not endpoints or is_written(endpoints) else told_ends(endpoints, port)
+    told = (
+        ()
+        if not endpoints or is_controller_written(endpoints)
+        else manual_endpoints(endpoints, port)
+    )
     return [(present[address], number) for address, number in told if address in present]
 
 
-def told_ends(endpoints: Mapping[str, Any], port: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+def manual_endpoints(
+    endpoints: Mapping[str, Any], port: Mapping[str, Any]
+) -> Iterator[tuple[str, int]]:
     """Where somebody's own Endpoints say that a port of a Service without a selector leads."""
     for subset in endpoints.get("subsets") or ():
         for each in subset.get("ports") or ():
-            if same_port(each) == same_port(port):
+            if port_key(each) == port_key(port):
                 for address in subset.get("addresses") or ():
                     yield address["ip"], each["port"]
 
 
-def same_port(port: Mapping[str, Any]) -> tuple[str, str]:
+def port_key(port: Mapping[str, Any]) -> tuple[str, str]:
     """What a port of a Service and one of an Endpoints have in common."""
     return port.get("name") or "", port.get("protocol") or "TCP"
 
@@ -88,12 +99,12 @@ def selects(service: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     return bool(selector) and all(labels.get(k) == v for k, v in selector.items())
 
 
-def is_written(endpoints: Mapping[str, Any]) -> bool:
+def is_controller_written(endpoints: Mapping[str, Any]) -> bool:
     """Whether an Endpoints is no user's own."""
-    return bool((endpoints["metadata"].get("labels") or {}).items() >= WRITTEN_HERE.items())
+    return bool((endpoints["metadata"].get("labels") or {}).items() >= CONTROLLER_LABEL.items())
 
 
-def port_of(pod: Mapping[str, Any], port: Mapping[str, Any]) -> int:
+def target_port(pod: Mapping[str, Any], port: Mapping[str, Any]) -> int:
     """The pod's port behind a port of a Service; 0 for a name that the pod has not."""
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int) or target.isdigit():
@@ -106,7 +117,7 @@ def port_of(pod: Mapping[str, Any], port: Mapping[str, Any]) -> int:
     return 0
 
 
-def host_name_in(service: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
+def host_name_below(service: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
     """The pod's own name below that of the Service; "" where it has none."""
     spec = pod["spec"]
     is_below = spec.get("subdomain") == service["metadata"]["name"]
@@ -127,7 +138,7 @@ def _is_present(pod: Mapping[str, Any]) -> bool:
     return bool(status.get("podIP")) and status.get("phase") not in _ENDED
 
 
-class Selections:
+class EndpointIndex:
     """Services and pods as events tell of them. What a change touches, and what a Service selects,
     is found by labels, so that it costs the same however many others there are."""
 
@@ -138,37 +149,37 @@ class Selections:
         self._services_by_label: dict[_Label, dict[Key, Object]] = {}
         self._pods_by_label: dict[_Label, dict[Key, Object]] = {}
 
-    def note(self, event: Event) -> Iterator[Key]:
+    def observe(self, event: Event) -> Iterator[Key]:
         """Take up a change of a Service or pod; the Services that it may touch."""
         metadata = event.object["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if event.resource == "services":
             new = event.object if event.type != "DELETED" else None
-            _put(self.services, self._services_by_label, key, new, _mark)
+            _replace_indexed(self.services, self._services_by_label, key, new, _selector_label)
             return iter((key,))
         old = self._pods.get(key)
         is_there = event.type != "DELETED" and _is_present(event.object)
         new = event.object if is_there else None
-        _put(self._pods, self._pods_by_label, key, new, _labels)
-        return iter(()) if _shown(old) == _shown(new) else self._touched(old, new)
+        _replace_indexed(self._pods, self._pods_by_label, key, new, _pod_labels)
+        return iter(()) if _visible_state(old) == _visible_state(new) else self._touched(old, new)
 
-    def behind(self, service: Object) -> list[Endpoint]:
+    def endpoints_of(self, service: Object) -> list[Endpoint]:
         """As the function, of all pods, by their names."""
-        pods = [pod for label in _mark(service) for pod in self._by_name(label)]
-        return behind(service, pods)
+        pods = [pod for label in _selector_label(service) for pod in self._by_name(label)]
+        return selected_endpoints(service, pods)
 
     def _by_name(self, label: _Label) -> list[Object]:
         return [pod for _, pod in sorted(self._pods_by_label.get(label, {}).items())]
 
     def _touched(self, *versions: Object | None) -> Iterator[Key]:
         pods = [pod for pod in versions if pod is not None]
-        for label in {label for pod in pods for label in _labels(pod)}:
+        for label in {label for pod in pods for label in _pod_labels(pod)}:
             for key, service in self._services_by_label.get(label, {}).items():
                 if any(selects(service, pod) for pod in pods):
                     yield key
 
 
-def _put(
+def _replace_indexed(
     objects: dict[Key, Object],
     by_label: dict[_Label, dict[Key, Object]],
     key: Key,
@@ -187,18 +198,18 @@ def _put(
             by_label.setdefault(label, {})[key] = new
 
 
-def _labels(pod: Object) -> list[_Label]:
+def _pod_labels(pod: Object) -> list[_Label]:
     labels = pod["metadata"].get("labels") or {}
     return [(pod["metadata"]["namespace"], *pair) for pair in labels.items()]
 
 
-def _mark(service: Object) -> list[_Label]:
+def _selector_label(service: Object) -> list[_Label]:
     """One of the labels that it selects by. Of a job's, the first is the job's own."""
     selector = service["spec"].get("selector") or {}
     return [(service["metadata"]["namespace"], *min(selector.items()))] if selector else []
 
 
-def _shown(pod: Object | None) -> object:
+def _visible_state(pod: Object | None) -> object:
     """All of a pod that endpoints show."""
     if pod is None:
         return None

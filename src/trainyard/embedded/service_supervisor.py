@@ -1,6 +1,6 @@
 """What is wrong in a running cluster; and how its loops outlive what they fail on.
 
-A loop takes its objects one by one through a `Guard`: a step that fails holds up no other object.
+A loop takes its objects one by one through a `RetryGuard`: a step that fails holds up no other.
 It is told once in the log with its traceback and in a Warning event about the object, is listed
 for `trainyard doctor` for as long as it lasts, and is tried again, later each time. A whole service
 that ends with a defect is started again likewise (decision 81).
@@ -30,11 +30,11 @@ _HEALTHY_SECONDS = 600.0
 """A service that has run for so long starts with the shortest delay again."""
 
 
-class Fatal(TrainyardError):
+class FatalError(TrainyardError):
     """Without this the cluster is none: its process is to end, and says why."""
 
 
-class About(NamedTuple):
+class Subject(NamedTuple):
     """Which object; of a whole service, `SERVICE` and its name."""
 
     kind: str
@@ -42,7 +42,7 @@ class About(NamedTuple):
     name: str
 
     @classmethod
-    def of(cls, obj: Object) -> About:
+    def from_object(cls, obj: Object) -> Subject:
         """A stored object's."""
         metadata = obj["metadata"]
         return cls(obj.get("kind", ""), metadata.get("namespace", ""), metadata["name"])
@@ -54,37 +54,37 @@ class About(NamedTuple):
 
 
 @dataclass(slots=True)
-class Finding:
+class StepFailure:
     """A step that fails at present."""
 
     loop: str
-    about: About
+    about: Subject
     problem: str
     since: float
     """Unix seconds."""
     count: int = 1
 
-    def tell(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """As JSON."""
         rest = {"problem": self.problem, "since": self.since, "count": self.count}
         return {"loop": self.loop, **self.about._asdict(), **rest}
 
 
 @dataclass(slots=True)
-class Findings:
+class Supervisor:
     """All that fails at present, of one cluster; `warn(object, reason, message)` tells of it."""
 
     warn: Callable[[Object, str, str], None] | None = None
     facts: dict[str, str] = field(default_factory=dict)
     """What else `trainyard doctor` wants to know of the cluster."""
-    _failing: dict[tuple[str, About], Finding] = field(default_factory=dict)
+    _failing: dict[tuple[str, Subject], StepFailure] = field(default_factory=dict)
 
-    def __iter__(self) -> Iterator[Finding]:
+    def __iter__(self) -> Iterator[StepFailure]:
         return iter(tuple(self._failing.values()))
 
-    def failed(
-        self, loop: str, about: About, error: Exception, obj: Object | None = None
-    ) -> Finding:
+    def record_failure(
+        self, loop: str, about: Subject, error: Exception, obj: Object | None = None
+    ) -> StepFailure:
         """Note a failure; it is logged when it is new, and when it has come twice as often."""
         problem = f"{type(error).__name__}: {error}"
         found = self._failing.get((loop, about))
@@ -93,31 +93,31 @@ class Findings:
             if found.count & (found.count - 1) == 0:
                 log.warning("%s: %s: failed %d times: %s", loop, about, found.count, problem)
             return found
-        found = self._failing[loop, about] = Finding(loop, about, problem, time.time())
+        found = self._failing[loop, about] = StepFailure(loop, about, problem, time.time())
         expected = isinstance(error, TrainyardError)
         log.error("%s: %s: %s", loop, about, problem, exc_info=None if expected else error)
         if obj is not None and self.warn is not None:
             self.warn(obj, "ClusterFault", f"{loop}: {problem}; it is tried again")
         return found
 
-    def succeeded(self, loop: str, about: About) -> None:
+    def record_success(self, loop: str, about: Subject) -> None:
         """It does not fail any more."""
         if self._failing:
             self._failing.pop((loop, about), None)
 
-    def gone(self, obj: Object) -> None:
+    def forget_object(self, obj: Object) -> None:
         """The object does not exist any more."""
         if self._failing:
-            about = About.of(obj)
+            about = Subject.from_object(obj)
             for key in [key for key in self._failing if key[1] == about]:
                 del self._failing[key]
 
-    async def keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+    async def keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run a service until it ends by itself; one that fails is started anew, later each time.
 
         What is Fatal, or a cancellation, goes through.
         """
-        about = About(SERVICE, "", name)
+        about = Subject(SERVICE, "", name)
         delay = _FIRST_SECONDS
         while True:
             started = time.monotonic()
@@ -125,22 +125,22 @@ class Findings:
                 await run()
                 return
             except Exception as error:
-                if fatal := _fatal(error):
+                if fatal := _find_fatal(error):
                     raise fatal from error
-                self.failed("cluster", about, _first(error))
+                self.record_failure("cluster", about, _root_cause(error))
             if time.monotonic() - started > _HEALTHY_SECONDS:
                 delay = _FIRST_SECONDS
             await asyncio.sleep(delay)
             delay = min(delay * 2, _MOST_SECONDS)
 
 
-def _fatal(error: Exception) -> Fatal | None:
+def _find_fatal(error: Exception) -> FatalError | None:
     if not isinstance(error, ExceptionGroup):
-        return error if isinstance(error, Fatal) else None
-    return next(filter(None, map(_fatal, error.exceptions)), None)
+        return error if isinstance(error, FatalError) else None
+    return next(filter(None, map(_find_fatal, error.exceptions)), None)
 
 
-def _first(error: Exception) -> Exception:
+def _root_cause(error: Exception) -> Exception:
     """The cause of a task group's end."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
@@ -148,18 +148,18 @@ def _first(error: Exception) -> Exception:
 
 
 @dataclass(slots=True)
-class _Again(Generic[T]):
+class _Retry(Generic[T]):
     work: T
-    due: float
+    due_retries: float
 
 
-class Guard(Generic[T]):
+class RetryGuard(Generic[T]):
     """One loop's steps, object by object. `T` is what the loop does again where a step failed."""
 
-    def __init__(self, loop: str, findings: Findings | None = None) -> None:
+    def __init__(self, loop: str, supervisor: Supervisor | None = None) -> None:
         self._loop = loop
-        self._findings = findings if findings is not None else Findings()
-        self._again: dict[tuple[str, About], _Again[T]] = {}
+        self._supervisor = supervisor if supervisor is not None else Supervisor()
+        self._retries: dict[tuple[str, Subject], _Retry[T]] = {}
         self._wake_at: float | None = None
 
     @contextmanager
@@ -168,44 +168,46 @@ class Guard(Generic[T]):
 
         `what` tells several steps of one loop apart.
         """
-        key = (f"{self._loop}, {what}" if what else self._loop, About.of(obj))
+        key = (f"{self._loop}, {what}" if what else self._loop, Subject.from_object(obj))
         try:
             yield
         except Exception as error:
-            found = self._findings.failed(*key, error, obj)
+            found = self._supervisor.record_failure(*key, error, obj)
             delay = min(_FIRST_SECONDS * 2 ** min(found.count - 1, 20), _MOST_SECONDS)
-            self._again[key] = _Again(again, time.monotonic() + delay)
+            self._retries[key] = _Retry(again, time.monotonic() + delay)
         else:
-            if self._again:
-                self._again.pop(key, None)
-            self._findings.succeeded(*key)
+            if self._retries:
+                self._retries.pop(key, None)
+            self._supervisor.record_success(*key)
 
-    def due(self) -> Sequence[T]:
+    def due_retries(self) -> Sequence[T]:
         """What is to be done again now; to be asked for after every batch."""
-        if not self._again:
+        if not self._retries:
             return ()
         now = time.monotonic()
-        found = [about for about, again in self._again.items() if again.due <= now]
-        return [self._again.pop(about).work for about in found]
+        found = [about for about, again in self._retries.items() if again.due_retries <= now]
+        return [self._retries.pop(about).work for about in found]
 
     def wake_in(self, seconds: float | None) -> None:
         """Have an empty batch then, in place of the one that was asked for before."""
         self._wake_at = None if seconds is None else time.monotonic() + seconds
 
     @property
-    def wait(self) -> float | None:
+    def seconds_until_due(self) -> float | None:
         """Seconds until the loop has something to do by itself; None where it has nothing."""
-        due = [again.due for again in self._again.values()]
+        due = [again.due_retries for again in self._retries.values()]
         if self._wake_at is not None:
             due.append(self._wake_at)
         return max(0.0, min(due) - time.monotonic()) if due else None
 
 
-async def batches(subscription: Subscription, *guards: Guard[Any]) -> AsyncGenerator[list[Event]]:
+async def event_batches(
+    subscription: Subscription, *guards: RetryGuard[Any]
+) -> AsyncGenerator[list[Event]]:
     """The batches of a subscription; an empty one where something is due again."""
     while True:
         events: list[Event] = []
-        waits = [wait for guard in guards if (wait := guard.wait) is not None]
+        waits = [wait for guard in guards if (wait := guard.seconds_until_due) is not None]
         try:
             async with asyncio.timeout(min(waits, default=None)):
                 events = await subscription.batch()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.embedded.api_errors import Cause
+from trainyard.embedded.api_errors import StatusCause
 from trainyard.embedded.objects import Objects
 from trainyard.kube.embedded_contract import OWNER_UID
 from trainyard.kube.errors import NotFound
@@ -20,27 +20,27 @@ from trainyard.podruntime.protocol import Account, Program
 
 Object = Mapping[str, Any]
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
-_UID = re.compile(r"[0-9]{1,9}")
+_UID_PATTERN = re.compile(r"[0-9]{1,9}")
 _ALL_CAPABILITIES = (1 << 64) - 1
 _ALWAYS_SHARED = ("PATH", "VIRTUAL_ENV")
 
 
-def uid_of_owner(namespace: Object) -> int | None:
+def owner_uid(namespace: Object) -> int | None:
     """The id of the user to whom a namespace belongs; None: the cluster's owner."""
     text = (namespace["metadata"].get("annotations") or {}).get(OWNER_UID, "")
-    return int(text) if _UID.fullmatch(text) else None
+    return int(text) if _UID_PATTERN.fullmatch(text) else None
 
 
-def guest_of(objects: Objects, namespace: str) -> User | None:
+def tenant_of(objects: Objects, namespace: str) -> User | None:
     """The user to whom a namespace belongs; None: the cluster's owner."""
     try:
-        uid = uid_of_owner(objects.get(NAMESPACES.full_name, "", namespace))
+        uid = owner_uid(objects.get(NAMESPACES.full_name, "", namespace))
     except NotFound:
         return None
     return None if uid is None else user_with_uid(uid)
 
 
-def environment(owners: Mapping[str, str], guest: User) -> dict[str, str]:
+def tenant_environment(owners: Mapping[str, str], tenant: User) -> dict[str, str]:
     """What a guest's containers start with, of what the cluster owner's do.
 
     What lies in the owner's home folder is left out: the guest could not go there.
@@ -51,20 +51,20 @@ def environment(owners: Mapping[str, str], guest: User) -> dict[str, str]:
         for name, value in owners.items()
         if name in _ALWAYS_SHARED or not home or home not in value
     }
-    return shared | {"HOME": guest.home or "/", "USER": guest.name, "LOGNAME": guest.name}
+    return shared | {"HOME": tenant.home or "/", "USER": tenant.name, "LOGNAME": tenant.name}
 
 
-def account(guest: User) -> Account:
+def account(tenant: User) -> Account:
     """A guest as the shim knows them."""
-    return Account(guest.uid, guest.gid, guest.groups)
+    return Account(tenant.uid, tenant.gid, tenant.groups)
 
 
-def restricted(program: Program, guest: User) -> Program:
+def restrict_program(program: Program, tenant: User) -> Program:
     """The program as this user, without privileges and with no way to any."""
     return program._replace(
-        user=guest.uid,
-        group=guest.gid,
-        groups=guest.groups,
+        user=tenant.uid,
+        group=tenant.gid,
+        groups=tenant.groups,
         privileged=False,
         unconfined=False,
         capabilities=0,
@@ -73,12 +73,12 @@ def restricted(program: Program, guest: User) -> Program:
     )
 
 
-def problems(obj: Object, guest: User) -> list[Cause]:
+def forbidden_fields(obj: Object, tenant: User) -> list[StatusCause]:
     """What a pod, or the templates of a job, ask for that this user may not have."""
     return [
-        Cause(f"{path}.{field}", f"Forbidden: {why}", "FieldValueForbidden")
+        StatusCause(f"{path}.{field}", f"Forbidden: {why}", "FieldValueForbidden")
         for path, spec in _pod_specs(obj, "")
-        for field, why in _of_pod(spec, guest)
+        for field, why in _forbidden_in_pod(spec, tenant)
     ]
 
 
@@ -94,28 +94,30 @@ def _pod_specs(value: Any, path: str) -> Iterator[tuple[str, Object]]:
             yield from _pod_specs(each, f"{path}[{index}]")
 
 
-def _of_pod(spec: Object, guest: User) -> Iterator[tuple[str, str]]:
+def _forbidden_in_pod(spec: Object, tenant: User) -> Iterator[tuple[str, str]]:
     shared = spec.get("securityContext")
-    yield from _identity("securityContext", shared if isinstance(shared, dict) else {}, guest)
+    yield from _forbidden_identity(
+        "securityContext", shared if isinstance(shared, dict) else {}, tenant
+    )
     for list_name in _CONTAINERS:
         for index, container in enumerate(spec.get(list_name) or ()):
             context = container.get("securityContext") if isinstance(container, dict) else None
             if not isinstance(context, dict):
                 continue
             where = f"{list_name}[{index}].securityContext"
-            yield from _identity(where, context, guest)
+            yield from _forbidden_identity(where, context, tenant)
             if context.get("privileged"):
                 yield f"{where}.privileged", "only the cluster's owner has privileged containers"
             if (context.get("capabilities") or {}).get("add"):
                 yield f"{where}.capabilities.add", "only the cluster's owner can add capabilities"
 
 
-def _identity(where: str, context: Object, guest: User) -> Iterator[tuple[str, str]]:
-    if context.get("runAsUser") not in (None, guest.uid):
-        yield f"{where}.runAsUser", f"pods here run as {guest.name} ({guest.uid}): leave it out"
-    groups = sorted({guest.gid, *guest.groups})
+def _forbidden_identity(where: str, context: Object, tenant: User) -> Iterator[tuple[str, str]]:
+    if context.get("runAsUser") not in (None, tenant.uid):
+        yield f"{where}.runAsUser", f"pods here run as {tenant.name} ({tenant.uid}): leave it out"
+    groups = sorted({tenant.gid, *tenant.groups})
     wanted = [context.get("runAsGroup"), context.get("fsGroup")]
     wanted += context.get("supplementalGroups") or ()
     if any(group not in (None, *groups) for group in wanted):
         listed = ", ".join(map(str, groups))
-        yield where, f"{guest.name} is in the groups {listed} only"
+        yield where, f"{tenant.name} is in the groups {listed} only"

@@ -59,7 +59,7 @@ def ensure_token(path: Path) -> str:
     return token
 
 
-def kubeconfig(
+def make_kubeconfig(
     *,
     port: int,
     authority: Path,

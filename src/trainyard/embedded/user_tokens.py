@@ -20,7 +20,7 @@ from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(slots=True)
-class Tokens:
+class UserTokens:
     """The tokens of one cluster, whose key is in the file `path`; without one, there are none."""
 
     path: Path | None = None
@@ -32,17 +32,17 @@ class Tokens:
         if self.path is not None:
             self._load(self.path)
 
-    def of(self, uid: int) -> str:
+    def token_for(self, uid: int) -> str:
         """The token of a user."""
         return self._token(uid, self._rounds.get(uid, 0))
 
-    def holder(self, token: bytes) -> int | None:
+    def uid_of(self, token: bytes) -> int | None:
         """Whose token it is; None if it is nobody's, or not any more."""
         text = token.partition(b".")[0]
         if not self._key or not text.isdigit() or len(text) > 10:
             return None
         uid = int(text)
-        return uid if hmac.compare_digest(token, self.of(uid).encode()) else None
+        return uid if hmac.compare_digest(token, self.token_for(uid).encode()) else None
 
     def renew(self, uid: int) -> None:
         """From now on the tokens that a user has had are worth nothing."""

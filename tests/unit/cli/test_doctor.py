@@ -10,11 +10,11 @@ import pytest
 from trainyard.cli import doctor
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded import machine_checks
-from trainyard.embedded.doctor_findings import Found, Patient, Python
+from trainyard.embedded.doctor_findings import DoctorContext, Finding, Python
 from trainyard.machine.state_folder import Paths
 
 
-def screen(monkeypatch: pytest.MonkeyPatch, found: list[Found], columns: int) -> list[str]:
+def screen(monkeypatch: pytest.MonkeyPatch, found: list[Finding], columns: int) -> list[str]:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
     return [doctor.click.unstyle(line) for line in doctor._screen(found)]
@@ -24,8 +24,8 @@ def test_what_is_wrong_comes_last_and_of_many_the_rest_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "pods default/empty cannot be read: " + "of a very long reason " * 10
-    damaged = [Found("objects", "problem", text, "kubectl delete pods empty")] * 100
-    found = [*damaged, Found("disk", "note", "little"), Found("Python", "ok", "3.11 " * 100)]
+    damaged = [Finding("objects", "problem", text, "kubectl delete pods empty")] * 100
+    found = [*damaged, Finding("disk", "note", "little"), Finding("Python", "ok", "3.11 " * 100)]
     for columns in (20, 60, 120, 300):
         lines = screen(monkeypatch, found, columns)
         assert max(map(len, lines)) <= max(28, min(columns, 120))
@@ -39,7 +39,7 @@ def test_what_is_wrong_comes_last_and_of_many_the_rest_is_counted(
 
 def test_in_a_pipe_no_line_is_cut() -> None:
     long = "word " * 100
-    found = [Found("a", "ok", long), Found("b", "problem", long, long)]
+    found = [Finding("a", "ok", long), Finding("b", "problem", long, long)]
     lines = [doctor.click.unstyle(line) for line in doctor._screen(found)]
     assert [line.count("word") for line in lines] == [100, 100, 100, 0]
 
@@ -47,8 +47,8 @@ def test_in_a_pipe_no_line_is_cut() -> None:
 TRAINS = Python("/env/bin/python", "3.12.1", "2.5.0+cu124", "12.4")
 
 
-def patient(tmp_path: Path, python: Python) -> Patient:
-    return Patient(Paths(tmp_path), EXTENSION, python=python)
+def patient(tmp_path: Path, python: Python) -> DoctorContext:
+    return DoctorContext(Paths(tmp_path), EXTENSION, python=python)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_pythons(tmp_path: Path, python: Python, state: str, said: str) -> None:
 def test_launchers_are_looked_for_where_replicas_find_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine_checks, "_PLACES", "")
+    monkeypatch.setattr(machine_checks, "_EXTRA_PATHS", "")
     for name in ("ssh", "sshd", "colossalai"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)

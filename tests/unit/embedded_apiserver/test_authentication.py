@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.embedded_apiserver.port import TOKEN, Port, head, serving
 from trainyard.embedded.apiserver.identity import People
-from trainyard.embedded.user_tokens import Tokens
+from trainyard.embedded.user_tokens import UserTokens
 from trainyard.machine.users import AllowList
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -107,7 +107,7 @@ async def reviewed(port: Port, spec: object) -> tuple[int, dict[str, object]]:
 
 
 async def test_a_token_review_says_whose_token_it_is(tmp_path: Path) -> None:
-    people = People(AllowList(users=frozenset({61002})), Tokens(tmp_path / "tokens"))
+    people = People(AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens"))
     async with serving(tmp_path, people=people) as port:
         owner = {
             "username": "trainyard-admin",
@@ -118,7 +118,7 @@ async def test_a_token_review_says_whose_token_it_is(tmp_path: Path) -> None:
             {"authenticated": True, "user": owner},
         )
         bob = {"username": "61002", "groups": ["system:authenticated"], "uid": "61002"}
-        assert await reviewed(port, {"token": people.tokens.of(61002)}) == (
+        assert await reviewed(port, {"token": people.tokens.token_for(61002)}) == (
             201,
             {"authenticated": True, "user": bob},
         )
@@ -132,9 +132,9 @@ async def test_a_token_review_of_a_token_that_is_nobodys_says_so(port: Port, tok
 
 
 async def test_a_token_review_tells_of_who_may_no_longer_use_the_cluster(tmp_path: Path) -> None:
-    people = People(AllowList(users=frozenset({61002})), Tokens(tmp_path / "tokens"))
+    people = People(AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens"))
     async with serving(tmp_path, people=people) as port:
-        code, status = await reviewed(port, {"token": people.tokens.of(61003)})
+        code, status = await reviewed(port, {"token": people.tokens.token_for(61003)})
     assert (code, status["user"], status.get("authenticated")) == (201, {}, None)
     assert "user 61003 may not use this cluster" in str(status["error"])
 

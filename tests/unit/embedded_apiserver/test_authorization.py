@@ -12,7 +12,7 @@ from trainyard.embedded.apiserver.authorization import Rights, Wish, mark
 from trainyard.embedded.apiserver.identity import OWNER, Identity, People
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.tls_files import TokenError
-from trainyard.embedded.user_tokens import Tokens
+from trainyard.embedded.user_tokens import UserTokens
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import ApiError, Forbidden
 from trainyard.machine.ownership import Peer
@@ -107,7 +107,7 @@ def test_nobody_says_of_a_namespace_that_it_is_somebody_elses() -> None:
 
 
 def test_the_kernel_tells_at_the_socket_who_asks_and_a_token_at_the_port(tmp_path: Path) -> None:
-    people = People(AllowList(users=frozenset({61002})), Tokens(tmp_path / "tokens"))
+    people = People(AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens"))
     bob = people.of_socket({}, Peer(1, 61002, 61002))
     assert bob is not None
     assert (bob.is_admin, bob.person.namespace) == (False, "user-61002")
@@ -115,32 +115,32 @@ def test_the_kernel_tells_at_the_socket_who_asks_and_a_token_at_the_port(tmp_pat
     with pytest.raises(ApiError, match=r"user 61003 may not use this cluster.*--allow-user 61003"):
         people.of_socket({}, Peer(1, 61003, 61003))
     at_port = people.of_port("owners")
-    token = people.tokens.of(61002)
+    token = people.tokens.token_for(61002)
     assert at_port({"authorization": "Bearer owners"}, None) == OWNER
     assert at_port({"authorization": f"Bearer {token}"}, None) == bob
     for wrong in ("", "owners ", token[:-1], token.replace("61002", "0"), "0", "61002.0.", "²"):
         assert at_port({"authorization": f"Bearer {wrong}x"}, None) is None
     assert at_port({}, None) is None
     with pytest.raises(ApiError, match="may not use"):
-        at_port({"authorization": f"Bearer {people.tokens.of(61003)}"}, None)
+        at_port({"authorization": f"Bearer {people.tokens.token_for(61003)}"}, None)
 
 
 def test_without_a_list_and_a_key_nobody_has_a_token() -> None:
     people = People()
     assert not people.are_several
-    token = people.tokens.of(0)
+    token = people.tokens.token_for(0)
     assert people.of_port("owners")({"authorization": f"Bearer {token}"}, None) is None
 
 
 def test_a_users_token_stays_the_same_until_it_is_renewed(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens")
-    first, other = tokens.of(7), tokens.of(8)
-    assert Tokens(tmp_path / "tokens").of(7) == first != other
+    tokens = UserTokens(tmp_path / "tokens")
+    first, other = tokens.token_for(7), tokens.token_for(8)
+    assert UserTokens(tmp_path / "tokens").token_for(7) == first != other
     tokens.renew(7)
-    again = Tokens(tmp_path / "tokens")
-    assert again.holder(first.encode()) is None
-    assert again.holder(again.of(7).encode()) == 7
-    assert again.holder(other.encode()) == 8
+    again = UserTokens(tmp_path / "tokens")
+    assert again.uid_of(first.encode()) is None
+    assert again.uid_of(again.token_for(7).encode()) == 7
+    assert again.uid_of(other.encode()) == 8
     assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
     assert first.encode() not in (tmp_path / "tokens").read_bytes()
 
@@ -150,4 +150,4 @@ def test_a_damaged_key_is_named_with_the_fix(tmp_path: Path, text: str) -> None:
     (tmp_path / "tokens").write_text(text)
     (tmp_path / "tokens").chmod(0o600)
     with pytest.raises(TokenError, match="remove the file"):
-        Tokens(tmp_path / "tokens")
+        UserTokens(tmp_path / "tokens")

@@ -13,7 +13,7 @@ import pytest
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.controllers.queue_controller import QueueController
-from trainyard.embedded.corrupt_objects import DAMAGED
+from trainyard.embedded.corrupt_objects import CORRUPT_ANNOTATION
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
@@ -128,7 +128,7 @@ async def test_one_is_shown_by_name_cannot_be_changed_and_can_be_deleted(poisone
     registry = Registry(Store(poisoned), resources=RESOURCES)
     await registry.ensure_system_objects()
     stub = registry.get("pods", "default", "owners")
-    assert "ownerReferences" in stub["metadata"]["annotations"][DAMAGED]
+    assert "ownerReferences" in stub["metadata"]["annotations"][CORRUPT_ANNOTATION]
     assert stub["metadata"]["uid"] == "uid-owners"
     with pytest.raises(Conflict, match="cannot be read"):
         await registry.update("pods", "default", "owners", lambda pod: pod)

@@ -15,8 +15,8 @@ import pytest
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.controllers.housekeeping import (
     EVENT_SECONDS,
-    MOST_EVENTS,
-    MOST_SURPLUS,
+    MAX_EVENTS,
+    MAX_SURPLUS_EVENTS,
     Housekeeping,
 )
 from trainyard.embedded.objects import Deletion
@@ -163,17 +163,17 @@ async def test_a_new_namespace_gets_its_service_account(registry: Registry) -> N
 async def test_old_events_are_forgotten(registry: Registry) -> None:
     for name, stamp in (("old", "2020-01-01T00:00:00Z"), ("new", "2999-01-01T00:00:00Z")):
         await registry.create("events", {"metadata": {"name": name}, "lastTimestamp": stamp})
-    await Housekeeping(registry).forget_events(time.time() - EVENT_SECONDS)
+    await Housekeeping(registry).delete_old_events(time.time() - EVENT_SECONDS)
     assert [each["metadata"]["name"] for each in registry.list("events")] == ["new"]
 
 
 async def test_a_burst_of_events_is_cut_while_it_lasts(registry: Registry) -> None:
     most = 0
-    for number in range(MOST_EVENTS + 4 * MOST_SURPLUS):
+    for number in range(MAX_EVENTS + 4 * MAX_SURPLUS_EVENTS):
         await registry.create("events", {"metadata": {"name": f"event-{number}"}})
-        if number > MOST_EVENTS and number % 50 == 0:
+        if number > MAX_EVENTS and number % 50 == 0:
             most = max(most, len(registry.entries("events")))
-    assert most < MOST_EVENTS + 2 * MOST_SURPLUS
+    assert most < MAX_EVENTS + 2 * MAX_SURPLUS_EVENTS
 
 
 @pytest.mark.skipif(
@@ -191,7 +191,7 @@ async def test_the_memory_of_what_is_gone_is_given_back() -> None:
         if number % 50:
             await registry.delete("configmaps", "default", f"c-{number}")
     before = resident_mib()
-    housekeeping.give_memory_back()
+    housekeeping.trim_memory()
     assert resident_mib() < before - 10
     await registry.close()
 

@@ -109,6 +109,6 @@ def test_what_kubernetes_takes_is_taken(spec: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", "a\0b"])
 def test_no_such_name_becomes_part_of_a_path(name: str) -> None:
     """Also of an object that was stored before names were checked."""
-    with pytest.raises(host_folders.Refused):
-        host_folders.component(name)
-    assert host_folders.component("..data") == "..data"
+    with pytest.raises(host_folders.PodRefused):
+        host_folders.path_component(name)
+    assert host_folders.path_component("..data") == "..data"

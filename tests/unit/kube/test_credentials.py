@@ -33,7 +33,7 @@ async def config(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
     server = ApiServer(registry, None)
     made = certificates.ensure(tmp_path / "pki")
     port = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=TOKEN)
-    yield tls_files.kubeconfig(port=port, authority=made.authority, token=TOKEN)
+    yield tls_files.make_kubeconfig(port=port, authority=made.authority, token=TOKEN)
     await server.close()
     await registry.close()
 

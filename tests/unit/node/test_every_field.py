@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.node.pods.unsupported_fields import not_honoured, service_not_honoured
+from trainyard.embedded.node.pods.unsupported_fields import (
+    unsupported_in_pod,
+    unsupported_in_service,
+)
 from trainyard.schema import core
 
 # By the admission and defaults of the API server.
@@ -123,13 +126,13 @@ def fields(file: str, kind: str) -> set[str]:
 def told(spec: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
     containers = [{"name": "main", **container}]
     pod = {"spec": {"containers": containers, **spec}}
-    return not_honoured(pod, "root", has_resolver=False)
+    return unsupported_in_pod(pod, "root", has_resolver=False)
 
 
 def told_of_service(field: str) -> str:
     kind = {"type": "ExternalName"} if field == "externalName" else {"clusterIP": "10.96.0.1"}
     service = {"metadata": {"name": "s"}, "spec": {**kind, field: SERVICE[field]}}
-    return service_not_honoured(service, has_resolver=False, is_plain=False)
+    return unsupported_in_service(service, has_resolver=False, is_plain=False)
 
 
 def test_every_field_has_its_place() -> None:
@@ -172,4 +175,4 @@ def test_defaults_and_what_jobs_are_given_are_not_told() -> None:
     usual = {"sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "type": "LoadBalancer"}
     spec = {**usual, "clusterIP": "10.96.0.1", "ports": [{"port": 80, "protocol": "TCP"}]}
     service = {"metadata": {"name": "s"}, "spec": spec}
-    assert service_not_honoured(service, has_resolver=False, is_plain=False) == ""
+    assert unsupported_in_service(service, has_resolver=False, is_plain=False) == ""

@@ -57,7 +57,7 @@ async def asked(port: int, service: str = "") -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         async with asyncio.timeout(120):
-            return await grpc_health.ask(reader, writer, f"127.0.0.1:{port}", service)
+            return await grpc_health.check_health(reader, writer, f"127.0.0.1:{port}", service)
     finally:
         writer.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits, default_processes
+from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits, default_pids_limit
 from trainyard.podruntime.confinement import has_process_numbers
 
 SOME = Limits(memory=1 << 30, cpu=0, processes=100)
@@ -71,4 +71,4 @@ def test_no_group_is_made_for_what_the_namespace_counts(groups: ClusterGroups) -
 
 def test_one_container_gets_no_more_than_half_of_the_processes_that_there_can_be() -> None:
     most = int(Path("/proc/sys/kernel/pid_max").read_text())
-    assert 0 < default_processes() <= most // 2
+    assert 0 < default_pids_limit() <= most // 2

@@ -10,25 +10,27 @@ import pytest
 
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.containers.container_environment import PodContext
-from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.network.service_environment import ServiceEnvironment
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.node.volumes import host_folders
-from trainyard.embedded.node.volumes.host_folders import Refused
-from trainyard.embedded.node.volumes.pod_volumes import Volumes
+from trainyard.embedded.node.volumes.host_folders import PodRefused
+from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
 from trainyard.embedded.registry import Registry
 
 
 def volumes(
     tmp_path: Path, source: dict[str, Any], name: str = "v", containers: Any = ()
-) -> Volumes:
+) -> PodVolumes:
     spec = {"volumes": [{"name": name, **source}], "containers": list(containers)}
     metadata = {"name": "p", "namespace": "default", "uid": "u"}
     settings = NodeSettings("n", str(tmp_path / "state"), gpus=())
     pod = {"metadata": metadata, "spec": spec}
     folder = str(tmp_path / "state" / "pods" / "p")
-    of_node = (Registry(resources=RESOURCES), ServiceLinks(), settings)
-    return Volumes(PodContext(pod, folder, Memory(folder, folder), "", *of_node, lambda *_: None))
+    of_node = (Registry(resources=RESOURCES), ServiceEnvironment(), settings)
+    return PodVolumes(
+        PodContext(pod, folder, RuntimeFolder(folder, folder), "", *of_node, lambda *_: None)
+    )
 
 
 def labels(path: str) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def test_a_name_that_was_never_admitted_makes_no_folder_elsewhere(
     tmp_path: Path, name: str, source: dict[str, Any]
 ) -> None:
     before = sorted(tmp_path.rglob("x"))
-    with pytest.raises(Refused):
+    with pytest.raises(PodRefused):
         volumes(tmp_path, source, name).prepare()
     assert sorted(tmp_path.rglob("x")) == before
 
@@ -101,23 +103,23 @@ def test_a_volume_in_memory_is_no_larger_than_the_pods_memory(
     source = {"emptyDir": {"medium": "Memory", **({"sizeLimit": limit} if limit else {})}}
     made = volumes(tmp_path, source, containers=containers)
     made.prepare()
-    assert [found for _, found in made.in_memory] == [size]
+    assert [found for _, found in made.pending_tmpfs] == [size]
 
 
 def test_only_links_in_system_folders_lead_to_a_folder_that_may_be_opened(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
-    assert host_folders.real(f"{tmp_path}/folder/../folder/") == f"{tmp_path}/folder"
-    assert host_folders.real(f"{tmp_path}/link/x") is None
+    assert host_folders.real_folder(f"{tmp_path}/folder/../folder/") == f"{tmp_path}/folder"
+    assert host_folders.real_folder(f"{tmp_path}/link/x") is None
     for name in ("/bin", "/lib", "/var/run"):
-        if os.path.islink(name) and os.path.dirname(name) in host_folders.SYSTEM:
-            assert host_folders.real(name) == os.path.realpath(name)
+        if os.path.islink(name) and os.path.dirname(name) in host_folders.SYSTEM_FOLDERS:
+            assert host_folders.real_folder(name) == os.path.realpath(name)
 
 
 def test_the_folders_of_clusters_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     monkeypatch.setenv("TRAINYARD_STATE_DIR", str(tmp_path / "link"))
-    found = host_folders.of_clusters()
+    found = host_folders.cluster_folders()
     assert str(tmp_path / "real") in found
     assert os.geteuid() != 0 or any(f.endswith("/.local/state/trainyard") for f in found)

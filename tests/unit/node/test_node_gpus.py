@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trainyard.embedded.node.containers.gpus import Pool, device_nodes, requested
+from trainyard.embedded.node.containers.gpus import GpuPool, device_nodes, requested
 
 
 def test_no_gpu_is_given_twice() -> None:
-    pool = Pool([0, 1, 2, 3])
+    pool = GpuPool([0, 1, 2, 3])
     assert pool.take("a", "main", 2) == [0, 1]
     assert pool.take("b", "main", 2) == [2, 3]
     assert pool.take("a", "main", 2) == [0, 1]
@@ -14,14 +14,14 @@ def test_no_gpu_is_given_twice() -> None:
 
 
 def test_what_a_pod_had_is_free_again_after_it() -> None:
-    pool = Pool([0, 1])
+    pool = GpuPool([0, 1])
     pool.take("a", "main", 2)
-    pool.give_back("a")
+    pool.release("a")
     assert pool.take("b", "main", 1) == [0]
 
 
 def test_what_a_running_pod_has_is_not_free_after_a_restart_of_the_agent() -> None:
-    pool = Pool([0, 1])
+    pool = GpuPool([0, 1])
     pool.restore("a", "main", [0])
     assert pool.take("b", "main", 1) == [1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.embedded.node.containers.container_environment import image_environment
-from trainyard.embedded.node.containers.inherited_environment import PASSED, inherited
+from trainyard.embedded.node.containers.inherited_environment import INHERITED, inherited_variables
 from trainyard.embedded.node.node_settings import NodeSettings
 
 
@@ -27,7 +27,7 @@ from trainyard.embedded.node.node_settings import NodeSettings
     ],
 )  # fmt: skip
 def test_nothing_that_may_be_a_credential_or_an_agent_is_passed(name: str) -> None:
-    assert inherited({name: "x"}) == {}
+    assert inherited_variables({name: "x"}) == {}
 
 
 @pytest.mark.parametrize(
@@ -42,22 +42,26 @@ def test_nothing_that_may_be_a_credential_or_an_agent_is_passed(name: str) -> No
     ],
 )  # fmt: skip
 def test_what_finds_programs_and_libraries_is(name: str) -> None:
-    assert inherited({name: "x"}) == {name: "x"}
+    assert inherited_variables({name: "x"}) == {name: "x"}
 
 
 @pytest.mark.parametrize("name", ["http_proxy", "HTTPS_PROXY", "all_proxy"])
 def test_a_proxy_is_passed_unless_it_holds_a_password(name: str) -> None:
-    assert inherited({name: "http://proxy:8080"}) == {name: "http://proxy:8080"}
-    assert inherited({name: "http://me:secret@proxy:8080"}) == {}
+    assert inherited_variables({name: "http://proxy:8080"}) == {name: "http://proxy:8080"}
+    assert inherited_variables({name: "http://me:secret@proxy:8080"}) == {}
 
 
 def test_more_is_passed_by_name_and_by_pattern() -> None:
     names = ("WANDB_API_KEY", "WANDB_MODE", "RANK", "AWS_PROFILE", "PET_X")
     environment = dict.fromkeys(names, "x")
-    assert inherited(environment, ("WANDB_*", "RANK")).keys() == {
+    assert inherited_variables(environment, ("WANDB_*", "RANK")).keys() == {
         "WANDB_API_KEY", "WANDB_MODE", "RANK",
     }  # fmt: skip
-    assert inherited(environment, ("*",)).keys() == {"WANDB_API_KEY", "WANDB_MODE", "AWS_PROFILE"}
+    assert inherited_variables(environment, ("*",)).keys() == {
+        "WANDB_API_KEY",
+        "WANDB_MODE",
+        "AWS_PROFILE",
+    }
 
 
 def test_a_container_has_what_the_node_was_told_to_pass(tmp_path: Path) -> None:
@@ -70,4 +74,4 @@ def test_a_container_has_what_the_node_was_told_to_pass(tmp_path: Path) -> None:
 def test_the_list_in_the_pages_is_the_one_that_holds() -> None:
     page = Path("docs/security.md").read_text()
     (block,) = re.findall(r"```text\n(.*?)```", page, re.S)
-    assert block.split() == PASSED.split()
+    assert block.split() == INHERITED.split()

@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 from trainyard.embedded.node.containers.observer_folder import ObserverFolder, is_observed
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.kinds.shared.pod_contract import OBSERVE
 from trainyard.payloads import shipping
 
 
-def _memory(folder: Path) -> Memory:
-    return Memory(f"{folder}/observer", "/there/observer")
+def _memory(folder: Path) -> RuntimeFolder:
+    return RuntimeFolder(f"{folder}/observer", "/there/observer")
 
 
 def test_all_pods_of_a_node_have_the_same_folder_with_the_programs_in_it(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.embedded.node.network.hosts_files import Known
-from trainyard.embedded.node.network.service_forwarding import Forwarding
+from trainyard.embedded.node.network.hosts_files import ServiceNames
+from trainyard.embedded.node.network.service_forwarding import ServiceForwarding
 from trainyard.embedded.storage.journal import Event
 from trainyard.podruntime.egress.told import Name
 from trainyard.podruntime.protocol import Forward
@@ -39,12 +39,12 @@ def event(resource: str, obj: Object, kind: str = "ADDED") -> Event:
 def forwards(
     services: list[Object], pods: list[Object], *endpoints: Object, plain: bool = False
 ) -> list[Forward]:
-    found = Forwarding(plain=plain)
+    found = ServiceForwarding(plain=plain)
     for resource, objects in (("services", services), ("pods", pods), ("endpoints", endpoints)):
         for each in objects:
-            found.note(event(resource, each))
-    found.settle()
-    return found.wanted()
+            found.observe(event(resource, each))
+    found.take_changed_names()
+    return found.forwards()
 
 
 def test_a_port_goes_to_the_target_port_of_every_ready_pod() -> None:
@@ -118,36 +118,36 @@ def test_a_service_without_a_selector_leads_to_its_own_endpoints() -> None:
 
 
 def test_changes_are_followed() -> None:
-    found = Forwarding(plain=False)
+    found = ServiceForwarding(plain=False)
 
     def wanted() -> list[Forward]:
-        found.settle()
-        return found.wanted()
+        found.take_changed_names()
+        return found.forwards()
 
-    assert found.note(event("services", service()))
+    assert found.observe(event("services", service()))
     assert wanted() == [Forward("10.96.0.1", 80, ())]
-    assert not found.note(event("pods", pod(a="c")))
-    assert found.note(event("pods", pod(), "MODIFIED"))
+    assert not found.observe(event("pods", pod(a="c")))
+    assert found.observe(event("pods", pod(), "MODIFIED"))
     assert wanted()[0].endpoints == (("10.0.0.2", 80),)
     again = pod()
     again["metadata"]["annotations"] = {"told": "more"}
-    assert not found.note(event("pods", again, "MODIFIED"))
-    assert found.note(event("pods", pod(ready=False), "MODIFIED"))
+    assert not found.observe(event("pods", again, "MODIFIED"))
+    assert found.observe(event("pods", pod(ready=False), "MODIFIED"))
     assert wanted()[0].endpoints == ()
-    assert found.note(event("pods", pod(), "MODIFIED"))
+    assert found.observe(event("pods", pod(), "MODIFIED"))
     ended = pod()
     ended["status"]["phase"] = "Failed"
-    assert found.note(event("pods", ended, "MODIFIED"))
+    assert found.observe(event("pods", ended, "MODIFIED"))
     assert wanted()[0].endpoints == ()
-    assert found.note(event("services", service(), "DELETED"))
+    assert found.observe(event("services", service(), "DELETED"))
     assert wanted() == []
 
 
 def names(*events: Event) -> dict[str, tuple[Name, ...]]:
-    found = Forwarding(plain=False)
+    found = ServiceForwarding(plain=False)
     for each in events:
-        found.note(each)
-    return {name: known.names for (_, name), known in found.settle().items()}
+        found.observe(each)
+    return {name: known.names for (_, name), known in found.take_changed_names().items()}
 
 
 def called(name: str, **spec: Any) -> Event:
@@ -189,7 +189,7 @@ def test_what_the_resolver_is_told_of_ports_and_aliases() -> None:
             {"addresses": [{"ip": "10.0.0.7"}], "ports": [{"name": "http", "port": 8081}]},
         ],
     }
-    found = Forwarding(plain=False)
+    found = ServiceForwarding(plain=False)
     for each in (
         event("pods", pod()),
         event("endpoints", own),
@@ -198,11 +198,11 @@ def test_what_the_resolver_is_told_of_ports_and_aliases() -> None:
         called("told", clusterIP="None", selector={}, ports=ports),
         called("outside", type="ExternalName", externalName="example.org"),
     ):
-        found.note(each)
-    known = {name: each for (_, name), each in found.settle().items()}
+        found.observe(each)
+    known = {name: each for (_, name), each in found.take_changed_names().items()}
     names = ("_http._tcp", "_dns._udp")
-    assert known["plain"] == Known((Name("10.96.0.1", "", (80, 53)),), ports=names)
-    headless = Known((Name("10.0.0.2", "", (8080, 53)),), ports=names, is_headless=True)
+    assert known["plain"] == ServiceNames((Name("10.96.0.1", "", (80, 53)),), ports=names)
+    headless = ServiceNames((Name("10.0.0.2", "", (8080, 53)),), ports=names, is_headless=True)
     assert known["headless"] == headless
     assert known["told"] == headless._replace(names=(Name("10.0.0.7", "", (8081, 0)),))
-    assert known["outside"] == Known((), alias="example.org")
+    assert known["outside"] == ServiceNames((), alias="example.org")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import pytest
 
 from trainyard.embedded.node.pods.pod_status import (
-    Run,
-    Told,
+    ContainerRun,
+    PodStatusFields,
     conditions,
-    phase_of,
+    pod_phase,
     pod_status,
-    stopping,
+    with_stopped_condition,
 )
 from trainyard.schema.times import from_nanoseconds
 
 
-def run(phase: str, code: int = 0, *, init: bool = False, **spec: object) -> Run:
-    return Run({"name": "c", **spec}, init=init, phase=phase, code=code, finished_at=10**18)
+def run(phase: str, code: int = 0, *, init: bool = False, **spec: object) -> ContainerRun:
+    return ContainerRun(
+        {"name": "c", **spec}, is_init=init, phase=phase, exit_code=code, finished_at=10**18
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,14 +44,14 @@ def run(phase: str, code: int = 0, *, init: bool = False, **spec: object) -> Run
         ),
     ],
 )
-def test_phase(runs: list[Run], policy: str, phase: str) -> None:
-    assert phase_of(runs, policy) == phase
+def test_phase(runs: list[ContainerRun], policy: str, phase: str) -> None:
+    assert pod_phase(runs, policy) == phase
 
 
 def test_a_condition_keeps_its_time_until_it_changes() -> None:
     ready = run("running")
     first = conditions([ready], "Running", 1, [])
-    ready.ready = True
+    ready.is_ready = True
     second = conditions([ready], "Running", 10**9, first)
     changed = {c["type"] for c in second if c["lastTransitionTime"] == from_nanoseconds(10**9)}
     assert changed == {"Ready", "ContainersReady"}
@@ -61,16 +63,16 @@ def test_conditions_of_others_are_kept() -> None:
 
 
 def test_stopped_processes_are_a_condition_only_where_there_are_or_were_some() -> None:
-    assert stopping([], (), 1) == []
-    [told] = first = stopping([], (12, 7), 10**9)
+    assert with_stopped_condition([], (), 1) == []
+    [told] = first = with_stopped_condition([], (12, 7), 10**9)
     assert (told["status"], told["message"]) == ("True", "stopped by a signal: 7, 12")
-    assert stopping(first, (7, 12), 5 * 10**9) == first
+    assert with_stopped_condition(first, (7, 12), 5 * 10**9) == first
     # Nobody was stopped for longer than it says.
-    [more] = second = stopping(first, (7, 12, 13), 6 * 10**9)
+    [more] = second = with_stopped_condition(first, (7, 12, 13), 6 * 10**9)
     assert more["lastTransitionTime"] == from_nanoseconds(6 * 10**9)
-    [over] = third = stopping(second, (), 7 * 10**9)
+    [over] = third = with_stopped_condition(second, (), 7 * 10**9)
     assert (over["status"], over.get("message")) == ("False", None)
-    assert stopping(third, (), 8 * 10**9) == third
+    assert with_stopped_condition(third, (), 8 * 10**9) == third
 
 
 @pytest.mark.parametrize("code", [0, 1])
@@ -82,7 +84,7 @@ def test_a_pod_whose_sidecar_has_ended_with_an_error_was_initialized(code: int) 
 
 def test_a_terminal_phase_stays_whoever_wrote_it() -> None:
     old = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
-    told = Told("Running", "DeadlineExceeded", "", "10.0.0.2", "127.0.0.1", start_time=5)
+    told = PodStatusFields("Running", "DeadlineExceeded", "", "10.0.0.2", "127.0.0.1", start_time=5)
     found = pod_status([run("running")], told, old=old, now=1)
     assert old == {key: found[key] for key in old}
     ready = [c["status"] for c in found["conditions"] if c["type"] == "Ready"]
@@ -91,7 +93,7 @@ def test_a_terminal_phase_stays_whoever_wrote_it() -> None:
 
 def test_a_status_that_is_computed_again_is_the_same() -> None:
     runs = [run("terminated", 3)]
-    told = Told("Failed", "", "", "10.0.0.2", "127.0.0.1", start_time=5)
+    told = PodStatusFields("Failed", "", "", "10.0.0.2", "127.0.0.1", start_time=5)
     first = pod_status(runs, told, old={}, now=1)
     assert pod_status(runs, told, old=first, now=2 * 10**9) == first
     ended = first["containerStatuses"][0]["state"]["terminated"]

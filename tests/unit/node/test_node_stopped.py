@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.embedded.command_line import until
-from trainyard.embedded.node.containers.stopped_processes import look
+from trainyard.embedded.node.containers.stopped_processes import find_stopped_processes
 
 _PROGRAM = """
 import subprocess, sys
@@ -37,15 +37,15 @@ def test_what_is_stopped_below_a_first_process_is_seen_until_it_goes_on(
     tree: tuple[int, int],
 ) -> None:
     first, child = tree
-    assert look([first]) == {}
+    assert find_stopped_processes([first]) == {}
     os.kill(child, signal.SIGSTOP)
-    until(lambda: look([first]) == {first: (child,)}, "it is stopped")
-    assert look([os.getpid()])[os.getpid()] == (child,)
+    until(lambda: find_stopped_processes([first]) == {first: (child,)}, "it is stopped")
+    assert find_stopped_processes([os.getpid()])[os.getpid()] == (child,)
     # It is not below itself, and nothing is below a process that is gone.
-    assert look([child, 1 << 30]) == {}
+    assert find_stopped_processes([child, 1 << 30]) == {}
     os.kill(child, signal.SIGCONT)
-    until(lambda: look([first]) == {}, "it goes on")
+    until(lambda: find_stopped_processes([first]) == {}, "it goes on")
 
 
 def test_nothing_is_looked_at_where_nothing_is_observed() -> None:
-    assert look([]) == {}
+    assert find_stopped_processes([]) == {}

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from trainyard.embedded.node.pods import unsupported_fields
-from trainyard.embedded.node.pods.unsupported_fields import not_honoured, service_not_honoured
+from trainyard.embedded.node.pods.unsupported_fields import (
+    unsupported_in_pod,
+    unsupported_in_service,
+)
 
 
 def told(
@@ -18,7 +21,7 @@ def told(
     has_resolver: bool = True,
 ) -> list[str]:
     pod = {"spec": {**spec, "containers": [{"name": "main", **container}]}}
-    return not_honoured(pod, isolation, has_resolver=has_resolver)
+    return unsupported_in_pod(pod, isolation, has_resolver=has_resolver)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_a_profile_of_system_calls_is_the_default_one() -> None:
 
 def test_one_sentence_for_equal_replicas_of_a_container() -> None:
     pod = {"spec": {"containers": [{"name": "main", "volumeDevices": [{}]}] * 2}}
-    assert len(not_honoured(pod, "root", has_resolver=True)) == 1
+    assert len(unsupported_in_pod(pod, "root", has_resolver=True)) == 1
 
 
 def service(address: str, *protocols: str) -> dict[str, Any]:
@@ -130,7 +133,7 @@ def test_how_names_are_looked_up_is_told_where_nobody_answers(
 
 
 def said(service: dict[str, Any], *, has_resolver: bool = True, is_plain: bool = False) -> str:
-    return service_not_honoured(service, has_resolver=has_resolver, is_plain=is_plain)
+    return unsupported_in_service(service, has_resolver=has_resolver, is_plain=is_plain)
 
 
 def test_a_port_that_is_neither_tcp_nor_udp_is_told() -> None:
@@ -177,7 +180,7 @@ def test_a_limit_of_what_is_written_is_kept_where_there_are_namespaces(
 ) -> None:
     limits = {"limits": {"ephemeral-storage": "1Gi"}}
     container = {"name": "main", "resources": limits}
-    found = unsupported_fields.not_honoured(
+    found = unsupported_fields.unsupported_in_pod(
         {"spec": {"containers": [container]}}, isolation, has_resolver=True
     )
     assert sum(text.startswith("limits.ephemeral-storage") for text in found) == count

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.embedded.node.containers import resource_usage
-from trainyard.embedded.node.containers.resource_usage import Meter, Running
+from trainyard.embedded.node.containers.resource_usage import RunningContainer, UsageMeter
 
 MIB = 1 << 20
 # A first process of ours above a program, which has a child that works and one that has ended.
@@ -56,8 +56,8 @@ def first() -> Iterator[subprocess.Popen[str]]:
 async def test_cpu_time_and_memory_of_all_below_the_first_process(
     first: subprocess.Popen[str],
 ) -> None:
-    box = Running("uid", "main", first.pid)
-    meter = Meter()
+    box = RunningContainer("uid", "main", first.pid)
+    meter = UsageMeter()
     idle = (await meter.measure([box])).containers["uid"]["main"]
     assert idle.cpu < 0.05
     assert 40 * MIB <= idle.memory < 80 * MIB
@@ -75,14 +75,16 @@ async def test_cpu_time_and_memory_of_all_below_the_first_process(
 
 
 async def test_time_of_children_that_have_ended_counts(first: subprocess.Popen[str]) -> None:
-    reading = resource_usage._read([Running("uid", "main", first.pid)])
+    reading = resource_usage._read([RunningContainer("uid", "main", first.pid)])
     assert reading.seconds["uid", "main", first.pid] >= 0.3
 
 
 async def test_a_container_that_has_ended_is_left_out(first: subprocess.Popen[str]) -> None:
     os.killpg(first.pid, 9)
     first.wait()
-    assert (await Meter().measure([Running("uid", "main", first.pid)])).containers == {}
+    assert (
+        await UsageMeter().measure([RunningContainer("uid", "main", first.pid)])
+    ).containers == {}
 
 
 async def test_many_who_ask_at_once_cost_one_reading(
@@ -92,16 +94,16 @@ async def test_many_who_ask_at_once_cost_one_reading(
     read = resource_usage._read
     monkeypatch.setattr(resource_usage, "_read", lambda boxes: readings.append(1) or read(boxes))
     monkeypatch.setattr(resource_usage, "_FRESH_SECONDS", 1000.0)
-    meter, box = Meter(), Running("uid", "main", first.pid)
+    meter, box = UsageMeter(), RunningContainer("uid", "main", first.pid)
     found = await asyncio.gather(*(meter.measure([box]) for _ in range(20)))
     assert len(readings) == 2  # before and after
     assert all(each is found[0] for each in found)
 
 
 async def test_nothing_is_read_before_somebody_asks() -> None:
-    meter = Meter()
+    meter = UsageMeter()
     await asyncio.sleep(0.2)
-    assert meter._last is None
+    assert meter._last_reading is None
 
 
 VERSION_2 = {
@@ -120,7 +122,7 @@ VERSION_1 = {
 def test_control_groups_that_count_both_are_believed(tmp_path: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert resource_usage._counted([str(tmp_path)]) == (2.5, 70 * MIB)
+    assert resource_usage._cgroup_usage([str(tmp_path)]) == (2.5, 70 * MIB)
 
 
 @pytest.mark.parametrize("missing", ["cpu.stat", "memory.current"])
@@ -128,7 +130,7 @@ def test_those_that_count_only_one_are_not(tmp_path: Path, missing: str) -> None
     for name, text in VERSION_2.items():
         if name != missing:
             (tmp_path / name).write_text(text)
-    assert resource_usage._counted([str(tmp_path), "/nonexistent"]) is None
+    assert resource_usage._cgroup_usage([str(tmp_path), "/nonexistent"]) is None
 
 
 def test_gpus_are_told_by_their_device_nodes(
@@ -143,8 +145,8 @@ def test_gpus_are_told_by_their_device_nodes(
     assert resource_usage._gpus([(), ()]) == {}  # nobody has one
     found = resource_usage._gpus([(0,), (2,)])
     assert found == {0: (0.75, 1024 * MIB), 2: (0.5, 512 * MIB)}
-    assert resource_usage._share((0, 2), found) == (1.25, 1536 * MIB)
-    assert resource_usage._share((1,), found) == (None, None)
+    assert resource_usage._gpu_usage((0, 2), found) == (1.25, 1536 * MIB)
+    assert resource_usage._gpu_usage((1,), found) == (None, None)
     driver = tmp_path / "gpus" / "0000:af:00.0"
     driver.mkdir(parents=True)
     (driver / "information").write_text("Model: A100\nDevice Minor: \t 3\n")

@@ -9,7 +9,7 @@ import pytest
 
 from trainyard.embedded.node.network.hosts_files import HostsFiles
 from trainyard.embedded.node.network.resolv_conf import compose
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 
 CLUSTER = "search ns.svc.cluster.local svc.cluster.local cluster.local"
 OWN = {
@@ -73,7 +73,7 @@ def test_where_nobody_answers_it_names_nobody() -> None:
 
 
 def test_pods_with_the_same_text_share_a_file_that_goes_with_the_last(tmp_path: Path) -> None:
-    files = HostsFiles(Memory(str(tmp_path), str(tmp_path)))
+    files = HostsFiles(RuntimeFolder(str(tmp_path), str(tmp_path)))
     first = files.resolver_path("1", "search a\n")
     assert files.resolver_path("2", "search a\n") == files.resolver_path("1", "search a\n") == first
     other = files.resolver_path("2", "search b\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.network.service_environment import ServiceEnvironment
 from trainyard.embedded.storage.journal import Event
 
 
@@ -13,15 +13,15 @@ def service(name: str, address: str, *ports: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"clusterIP": address, "ports": list(ports)}}
 
 
-def told(links: ServiceLinks, kind: str, each: dict[str, Any]) -> None:
-    links.note(Event(kind, "services", each, None, b"", 1))
+def told(links: ServiceEnvironment, kind: str, each: dict[str, Any]) -> None:
+    links.observe(Event(kind, "services", each, None, b"", 1))
 
 
 def service_links(services: list[dict[str, Any]]) -> dict[str, str]:
-    links = ServiceLinks()
+    links = ServiceEnvironment()
     for each in services:
         told(links, "ADDED", each)
-    return links.of("default")
+    return links.variables_for("default")
 
 
 def test_the_example_of_the_documentation() -> None:
@@ -53,13 +53,13 @@ def test_only_services_with_an_address_have_any() -> None:
 
 
 def test_they_are_those_of_services_that_are_there_now_in_the_order_of_names() -> None:
-    links = ServiceLinks()
+    links = ServiceEnvironment()
     for name, address in (("b", "10.0.0.2"), ("a", "10.0.0.1"), ("c", "10.0.0.3")):
         told(links, "ADDED", service(name, address, {"port": 1}))
     other = service("o", "10.0.0.9", {"port": 1})
     other["metadata"]["namespace"] = "other"
     told(links, "ADDED", other)
-    assert [n for n in links.of("default") if n.endswith("_HOST")] == [
+    assert [n for n in links.variables_for("default") if n.endswith("_HOST")] == [
         "A_SERVICE_HOST",
         "B_SERVICE_HOST",
         "C_SERVICE_HOST",
@@ -68,8 +68,8 @@ def test_they_are_those_of_services_that_are_there_now_in_the_order_of_names() -
     told(links, "MODIFIED", service("a", "10.0.0.1", {"port": 2}))
     told(links, "DELETED", service("c", "10.0.0.3", {"port": 1}))
     told(links, "DELETED", service("never", "None"))
-    found = links.of("default")
+    found = links.variables_for("default")
     assert [n for n in found if n.endswith("_HOST")] == ["A_SERVICE_HOST"]
     assert found["A_SERVICE_PORT"] == "2"
-    assert next(iter(links.of("other").values())) == "10.0.0.9"
-    assert links.of("nowhere") == {}
+    assert next(iter(links.variables_for("other").values())) == "10.0.0.9"
+    assert links.variables_for("nowhere") == {}

@@ -14,7 +14,9 @@ NODE: Object = {"metadata": {"name": "here", "labels": {"zone": "a", "gpus": "4"
 
 
 def said(spec: Object, *, is_strict: bool = True, **node: Any) -> str:
-    return node_filters.refusal({"spec": spec}, {**NODE, "spec": node}, is_strict=is_strict)
+    return node_filters.rejection_reason(
+        {"spec": spec}, {**NODE, "spec": node}, is_strict=is_strict
+    )
 
 
 def wanted(*terms: Object) -> Object:

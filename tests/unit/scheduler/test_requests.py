@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.scheduler.resource_requests import Amounts, pod_requests, readable, text
+from trainyard.embedded.scheduler.resource_requests import (
+    Amounts,
+    describe_amount,
+    format_amount,
+    pod_requests,
+)
 
 
 def _container(cpu: str, **more: Any) -> dict[str, Any]:
@@ -40,11 +45,11 @@ def test_a_pods_cpu(spec: dict[str, Any], cpu: int) -> None:
     [("cpu", 1500, "1500m"), ("memory", 2 << 30, "2Gi"), ("nvidia.com/gpu", 8, "8")],
 )
 def test_amounts_are_written_as_quantities(name: str, value: int, shown: str) -> None:
-    assert text(name, value) == shown
+    assert format_amount(name, value) == shown
 
 
 def test_memory_reads_in_gibibytes() -> None:
-    assert readable("memory", 24684084 << 10) == "23.5Gi memory"
+    assert describe_amount("memory", 24684084 << 10) == "23.5Gi memory"
 
 
 def test_amounts_of_nothing_are_left_out() -> None:

@@ -177,11 +177,11 @@ async def test_nothing_is_kept_of_a_clamped_job_that_is_gone() -> None:
     async with running() as cluster:
         await cluster.pod("big", requests={"cpu": "32"})
         await cluster.until(lambda: bool(cluster.warnings()))
-        assert cluster.scheduler._told
+        assert cluster.scheduler._reported_reasons
         await cluster.registry.delete("pods", "default", "big", Deletion(grace_seconds=0))
         await cluster.pod("after")
         await cluster.until_bound("after")  # changes are taken up in their order
-        assert not cluster.scheduler._told
+        assert not cluster.scheduler._reported_reasons
 
 
 async def test_strict_scheduling_clamps_nothing() -> None:

@@ -18,7 +18,12 @@ from typing import Any, Self
 from trainyard.api.shape import ClusterShape
 from trainyard.client.target import CommandError
 from trainyard.embedded.chaos_faults import full_disk
-from trainyard.embedded.chaos_faults.target_processes import child_with, lives, shim_of, signalled
+from trainyard.embedded.chaos_faults.target_processes import (
+    find_child,
+    find_shim,
+    is_alive,
+    send_signal,
+)
 from trainyard.payloads.processes import Process
 
 _KEEPER = ("-m", "trainyard.cli.keeper")
@@ -38,7 +43,7 @@ class BrokenCluster:
         """
         self.folder = Path(tempfile.mkdtemp(prefix="trainyard-chaos-"))
         self.shape = shape
-        self.disk: full_disk.Disk | None = None
+        self.disk: full_disk.FillableDisk | None = None
         self._shared, self._can_fill = shared, can_fill
         self._keeper: subprocess.Popen[str] | None = None
         self._told: dict[str, Any] = {}
@@ -49,7 +54,7 @@ class BrokenCluster:
         try:
             program = [sys.executable, *_KEEPER]
             if self._can_fill:
-                program = [sys.executable, *full_disk.OWN, str(self.folder), *program]
+                program = [sys.executable, *full_disk.OWN_DISK_COMMAND, str(self.folder), *program]
             self._keeper = subprocess.Popen(
                 program,
                 env={**os.environ, "TRAINYARD_STATE_DIR": str(self.folder)},
@@ -61,7 +66,7 @@ class BrokenCluster:
             )
             if self._can_fill:
                 pid = int(self._heard("make a file system for the claims")["pid"])
-                self.disk = full_disk.Disk(pid, self.folder / "volumes")
+                self.disk = full_disk.FillableDisk(pid, self.folder / "volumes")
             copies = {claim: self._stand_in(claim) for claim in self.shape.volumes}
             self.shape = replace(self.shape, volumes=copies)
             self.bring_up()
@@ -99,7 +104,7 @@ class BrokenCluster:
         with suppress(BrokenPipeError):
             print(json.dumps(asdict(self.shape)), file=self._keeper.stdin, flush=True)
         self._told = self._heard("start a cluster")
-        self._shim = shim_of(self.pid) or self._shim
+        self._shim = find_shim(self.pid) or self._shim
 
     def _heard(self, what: str) -> dict[str, Any]:
         """What the keeper tells next; CommandError where that is why it cannot."""
@@ -132,7 +137,7 @@ class BrokenCluster:
     @property
     def shim(self) -> Process:
         """The process below which all pods are; CommandError where it is gone."""
-        if self._shim is None or not lives(self._shim):
+        if self._shim is None or not is_alive(self._shim):
             raise CommandError("the shim of the cluster is gone, and with it all pods")
         return self._shim
 
@@ -148,14 +153,14 @@ class BrokenCluster:
     def kill_controller(self) -> int | None:
         """SIGKILL the controller's process; its number, None where there is none just now."""
         found = self.controller
-        if found is None or not signalled([found], signal.SIGKILL):
+        if found is None or not send_signal([found], signal.SIGKILL):
             return None
         return found.pid
 
     @property
     def controller(self) -> Process | None:
         """The controller's process; None where there is none just now."""
-        return child_with(self.pid, _CONTROLLER)
+        return find_child(self.pid, _CONTROLLER)
 
     def folder_of(self, namespace: str, claim: str) -> Path:
         """Where what is written into a claim lies."""

@@ -13,7 +13,12 @@ from trainyard.api.chaos.cluster import BrokenCluster
 from trainyard.api.chaos.report import Struck
 from trainyard.api.chaos.schedule import Fault
 from trainyard.embedded.chaos_faults.network_cut import cut_off
-from trainyard.embedded.chaos_faults.target_processes import Replica, lives, replicas_of, signalled
+from trainyard.embedded.chaos_faults.target_processes import (
+    TargetReplica,
+    find_replicas,
+    is_alive,
+    send_signal,
+)
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
@@ -75,9 +80,9 @@ class Strikes:
         finally:
             struck.seconds = time.monotonic() - started
 
-    def _chosen(self, struck: Struck, draw: float) -> Replica:
+    def _chosen(self, struck: Struck, draw: float) -> TargetReplica:
         hosts = self._hosts()
-        replicas = replicas_of(self._cluster.shim, hosts)
+        replicas = find_replicas(self._cluster.shim, hosts)
         if not replicas:
             raise Missed("no replica runs")
         found = replicas[int(draw * len(replicas))]
@@ -87,7 +92,7 @@ class Strikes:
 
     async def _kill(self, struck: Struck, draw: float) -> None:
         replica = self._chosen(struck, draw)
-        if not signalled([replica.main], signal.SIGKILL):
+        if not send_signal([replica.main], signal.SIGKILL):
             raise Missed("the replica has just ended")
 
     async def _stop(self, struck: Struck, draw: float) -> None:
@@ -100,13 +105,13 @@ class Strikes:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._lengths.patience):
                     await _end_of(rank)
-            if lives(rank):
+            if is_alive(rank):
                 struck.seen.append("nobody has ended the hang; it was ended from here")
 
     async def _slow(self, struck: Struck, draw: float) -> None:
         rank = self._chosen(struck, draw).main
         end = time.monotonic() + self._lengths.lasting
-        while lives(rank) and time.monotonic() < end:
+        while is_alive(rank) and time.monotonic() < end:
             async with _stopped([rank]):
                 await asyncio.sleep(_CYCLE_SECONDS * _SLOW_SHARE)
             await asyncio.sleep(_CYCLE_SECONDS * (1 - _SLOW_SHARE))
@@ -130,12 +135,12 @@ class Strikes:
     async def _disk(self, struck: Struck, _: float) -> None:
         assert self._cluster.disk is not None
         struck.target = "the claims"
-        async with self._cluster.disk.full():
+        async with self._cluster.disk.keep_full():
             await asyncio.sleep(self._lengths.lasting)
 
 
 async def _end_of(process: Process) -> None:
-    while lives(process):  # noqa: ASYNC110 - nothing tells us of the end of a process of others
+    while is_alive(process):  # noqa: ASYNC110 - nothing tells us of the end of a process of others
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -144,11 +149,11 @@ async def _stopped(processes: Iterable[Process]) -> AsyncIterator[None]:
     """For the block, and not a moment longer."""
     chosen = list(processes)
     try:
-        if not signalled(chosen, signal.SIGSTOP):
+        if not send_signal(chosen, signal.SIGSTOP):
             raise Missed("the replica has just ended")
         yield
     finally:
-        signalled(chosen, signal.SIGCONT)
+        send_signal(chosen, signal.SIGCONT)
 
 
 def refusal(fault: Fault, isolation: str) -> str:

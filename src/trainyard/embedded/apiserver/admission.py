@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.embedded.api_errors import Cause, bad_request, causes, invalid, malformed
+from trainyard.embedded.api_errors import (
+    StatusCause,
+    bad_request,
+    invalid,
+    malformed,
+    status_causes,
+)
 from trainyard.embedded.apiserver.bounds import MAX_CAUSES, shortened
 from trainyard.embedded.apiserver.messages import Request
 from trainyard.embedded.apiserver.patches import APPLY_PATCH
@@ -44,7 +50,11 @@ class FieldValidation:
         notes = [*self.found, *(f"unknown field {_quoted(problem)}" for problem in unknown)]
         if notes and self.mode == "Strict":
             told = f"strict decoding error: {', '.join(notes[:MAX_CAUSES])}"
-            raise served.refused(obj, Cause("patch", told)) if self.is_patch else bad_request(told)
+            raise (
+                served.refused(obj, StatusCause("patch", told))
+                if self.is_patch
+                else bad_request(told)
+            )
         return notes if self.mode == "Warn" else []
 
 
@@ -110,7 +120,11 @@ def checked(value: object, definition: str, *, is_patch: bool = False) -> Object
     if problems := [*found.malformed, *found.errors]:
         listed = ", ".join(problem.detail for problem in problems)
         told = f"it cannot be handled as a {definition}: {listed}"
-        raise invalid(definition, "", "", [Cause("patch", told)]) if is_patch else bad_request(told)
+        raise (
+            invalid(definition, "", "", [StatusCause("patch", told)])
+            if is_patch
+            else bad_request(told)
+        )
     return found.obj
 
 
@@ -123,7 +137,7 @@ def _refuse(served: Served, obj: Object, problems: Sequence[Problem]) -> None:
     if problems:
         metadata = obj["metadata"] if isinstance(obj.get("metadata"), dict) else {}
         name = metadata.get("name") or metadata.get("generateName") or ""
-        found = causes(problems[:MAX_CAUSES])
+        found = status_causes(problems[:MAX_CAUSES])
         if len(problems) > MAX_CAUSES:
-            found.append(Cause("", f"and {len(problems) - MAX_CAUSES} more problems"))
+            found.append(StatusCause("", f"and {len(problems) - MAX_CAUSES} more problems"))
         raise invalid(served.kind, served.resource.group, shortened(str(name)), found)

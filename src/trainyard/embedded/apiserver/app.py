@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from trainyard.embedded.api_errors import (
-    acts_on_none,
     bad_request,
     insufficient_storage,
     internal,
+    kind_without_effect,
     method_not_allowed,
     no_such_path,
 )
@@ -23,10 +23,10 @@ from trainyard.embedded.apiserver.podaccess import PodAccess
 from trainyard.embedded.apiserver.shapes import negotiated
 from trainyard.embedded.apiserver.target import PROXY, Target, parse
 from trainyard.embedded.apiserver.verbs import Verbs
-from trainyard.embedded.kubelet_api import PodRuntime
+from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources import ephemeral
-from trainyard.embedded.service_supervisor import Findings
+from trainyard.embedded.service_supervisor import Supervisor
 from trainyard.embedded.storage.writes import DiskFull
 from trainyard.kube.errors import ApiError
 from trainyard.schema.errors import TrainyardError
@@ -47,12 +47,12 @@ class Api:
     """Answers requests; shared by all listeners."""
 
     def __init__(
-        self, registry: Registry, runtime: PodRuntime | None, findings: Findings | None = None
+        self, registry: Registry, runtime: KubeletApi | None, supervisor: Supervisor | None = None
     ) -> None:
         self._registry = registry
         self._runtime = runtime
         self._rights = Rights(registry)
-        self._findings = findings if findings is not None else Findings()
+        self._supervisor = supervisor if supervisor is not None else Supervisor()
         self._verbs = verbs = Verbs(registry)
         self.kubeconfigs: Kubeconfigs | None = None
         """Set once a port is open for those who have one."""
@@ -132,9 +132,9 @@ class Api:
     def _wrong(self) -> Mapping[str, Any]:
         """What `trainyard doctor` tells of a running cluster."""
         return {
-            "damaged": [damaged.tell() for damaged in self._registry.damaged],
-            **self._findings.facts,
-            "failing": [finding.tell() for finding in self._findings],
+            "damaged": [damaged.as_json() for damaged in self._registry.damaged],
+            **self._supervisor.facts,
+            "failing": [finding.as_json() for finding in self._supervisor],
         }
 
     async def _resource(self, request: Request, target: Target) -> Answer:
@@ -166,7 +166,7 @@ class Api:
             or (not target.name and (everywhere or _COLLECTION.get(method, "") not in served.verbs))
         )
         if method == "POST" and served.instead:
-            raise acts_on_none(served.kind, served.resource.api_version, served.instead)
+            raise kind_without_effect(served.kind, served.resource.api_version, served.instead)
         if write is None or refused:
             raise method_not_allowed(method, target.served.name)
         return await write(request, target)

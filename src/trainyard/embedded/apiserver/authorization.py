@@ -15,7 +15,7 @@ from trainyard.embedded.apiserver.messages import Request
 from trainyard.embedded.apiserver.target import Target
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.resource import READ_VERBS, Object
-from trainyard.embedded.tenants import uid_of_owner
+from trainyard.embedded.tenants import owner_uid
 from trainyard.kube.embedded_contract import OWNER, OWNER_UID
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.resources import NAMESPACES, SECRETS
@@ -107,7 +107,7 @@ class Rights:
             found = self.registry.peek(NAMESPACES.full_name, "", namespace)
         except NotFound:
             return False
-        return uid_of_owner(found) == identity.person.uid
+        return owner_uid(found) == identity.person.uid
 
     async def welcome(self, identity: Identity) -> None:
         """Make the namespace of somebody who comes for the first time."""

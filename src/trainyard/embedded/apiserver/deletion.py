@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.embedded.api_errors import Cause, bad_request
+from trainyard.embedded.api_errors import StatusCause, bad_request
 from trainyard.embedded.apiserver import admission
 from trainyard.embedded.apiserver import options as write_options
 from trainyard.embedded.apiserver.bounds import shortened
@@ -45,7 +45,7 @@ def _says_yes(query: Mapping[str, str]) -> bool:
     return query.get("orphanDependents", "false").lower() not in ("0", "false")
 
 
-def _causes(options: Object, query: Mapping[str, str]) -> list[Cause]:
+def _causes(options: Object, query: Mapping[str, str]) -> list[StatusCause]:
     """What is well-formed and still wrong."""
     propagation = options.get("propagationPolicy", query.get("propagationPolicy"))
     orphans = options.get("orphanDependents", query.get("orphanDependents"))
@@ -53,10 +53,10 @@ def _causes(options: Object, query: Mapping[str, str]) -> list[Cause]:
     causes = write_options.dry_run_causes([("dryRun", each) for each in given])
     if propagation not in _PROPAGATIONS:
         text = f"Unsupported value: {shortened(str(propagation))!r}"
-        causes.append(Cause("propagationPolicy", text))
+        causes.append(StatusCause("propagationPolicy", text))
     elif propagation is not None and orphans is not None:
         text = "Invalid value: orphanDependents and propagationPolicy cannot both be set"
-        causes.append(Cause("propagationPolicy", text))
+        causes.append(StatusCause("propagationPolicy", text))
     return causes
 
 

@@ -51,14 +51,14 @@ class Guest(Protocol):
 class Place:
     """What one connection takes of its listener; leave it once, however often it is called."""
 
-    __slots__ = ("_bytes", "_end", "_name", "door", "guest")
+    __slots__ = ("_bytes", "_end", "_name", "door", "tenant")
 
     def __init__(self, door: Door, end: socket.socket | None) -> None:
         self.door = door
         self._end = end
         self._name: str | None = None
         self._bytes = 0
-        self.guest: Guest | None = None
+        self.tenant: Guest | None = None
         """None while the connection is being secured."""
 
     def claim(self, identity: Identity) -> None:
@@ -98,7 +98,7 @@ class Place:
         self._forget_person()
         self.door.strangers.pop(self, None)
         self.door.places.discard(self)
-        self.guest = self._end = None
+        self.tenant = self._end = None
 
     def show_out(self) -> None:
         """Make room for another; the transport sees the end of the connection and closes."""
@@ -148,15 +148,15 @@ class Door:
     def sweep(self, now: float) -> None:
         """End the connections that take too long, and give back what others took."""
         for place in tuple(self.places):
-            if place.guest is not None:
-                place.guest.expire(now)
+            if place.tenant is not None:
+                place.tenant.expire(now)
         present = len(self.places)
         self._most_places = max(self._most_places, present)
         crowd_is_gone = self._most_places >= present + _CROWD
         load_is_gone = self.most_held >= self.held_bytes + _LOAD_BYTES
         if crowd_is_gone or load_is_gone:
             self._most_places, self.most_held = present, self.held_bytes
-            malloc_trim.give_back()
+            malloc_trim.trim_malloc()
 
 
 def too_many(why: str) -> ApiError:

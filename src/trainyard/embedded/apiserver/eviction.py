@@ -11,7 +11,7 @@ from trainyard.embedded.apiserver import admission, deletion, formats, options
 from trainyard.embedded.apiserver.bounds import shortened
 from trainyard.embedded.apiserver.messages import Request, Response
 from trainyard.embedded.apiserver.target import Target
-from trainyard.embedded.disruption_target import targeted
+from trainyard.embedded.disruption_target import with_disruption_target
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.committer import Key
@@ -29,7 +29,7 @@ async def evict(registry: Registry, request: Request, target: Target) -> Respons
 
     def mark(pod: Object) -> Object:
         metadata.check_preconditions(Key(*target.place), how.uid, how.resource_version, pod)
-        return targeted(pod, _REASON, _MESSAGE)
+        return with_disruption_target(pod, _REASON, _MESSAGE)
 
     marked = await registry.update(*target.place, mark, subresource="status", dry_run=dry_run)
     uid = marked["metadata"]["uid"]  # its version is another now

@@ -18,7 +18,7 @@ from trainyard.embedded.apiserver.racing import until_one_ends
 from trainyard.embedded.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.embedded.apiserver.websocket import WebSocket, negotiate
 from trainyard.embedded.apiserver.wire import Wire
-from trainyard.embedded.kubelet_api import ExecSession, PodRuntime
+from trainyard.embedded.kubelet_api import ExecSession, KubeletApi
 from trainyard.embedded.resources.pods import chosen_container
 from trainyard.embedded.storage.journal import Object
 from trainyard.schema.errors import TrainyardError
@@ -50,7 +50,7 @@ class Channels(Protocol):
         """End every channel."""
 
 
-async def execute(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
+async def execute(request: Request, pod: Object, runtime: KubeletApi) -> Upgrade:
     """Start the command that `request` asks for, then switch protocols."""
     command = [value for key, value in request.queries if key == "command"]
     if not command:
@@ -60,7 +60,7 @@ async def execute(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade
     return await _respond(request, runtime.exec(pod, container, command, **how))
 
 
-async def attach(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
+async def attach(request: Request, pod: Object, runtime: KubeletApi) -> Upgrade:
     """Attach to a container, then switch protocols."""
     container = chosen_container(pod, request.query.get("container", ""))
     return await _respond(request, runtime.attach(pod, container, stdin=request.flag("stdin")))

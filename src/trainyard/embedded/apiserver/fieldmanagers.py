@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from trainyard.embedded.api_errors import Cause, apply_conflict
+from trainyard.embedded.api_errors import StatusCause, apply_conflict
 from trainyard.embedded.apiserver import fieldsets, lastapplied
 from trainyard.embedded.apiserver.fieldsets import Fields, Path
 from trainyard.embedded.clock import now_text
@@ -120,7 +120,7 @@ class Update:
             if entry.get("operation") not in (APPLY, UPDATE):
                 place = f"metadata.managedFields[{index}].operation"
                 text = f"Invalid value: {entry.get('operation')!r}: must be `Apply` or `Update`"
-                raise self.served.refused(new, Cause(place, text))
+                raise self.served.refused(new, StatusCause(place, text))
         whole = [{key: value for key, value in each.items() if value != ""} for each in sent]
         return _entries(whole)
 
@@ -205,7 +205,7 @@ class Apply:
         if conflicts:
             raise apply_conflict(
                 [
-                    Cause(_readable(path), f"conflict with {manager}", "FieldManagerConflict")
+                    StatusCause(_readable(path), f"conflict with {manager}", "FieldManagerConflict")
                     for manager, path in conflicts
                 ]
             )

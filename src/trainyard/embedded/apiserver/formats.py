@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 
 from trainyard.embedded.api_errors import (
-    Cause,
+    StatusCause,
     bad_request,
+    error_status,
     invalid,
-    status_of,
     too_large,
     too_large_version,
     unsupported_media_type,
@@ -56,7 +56,7 @@ def _warnings(warnings: Sequence[str]) -> list[tuple[str, str]]:
 
 def error_response(error: ApiError) -> Response:
     """The Status object of a refusal."""
-    response = json_response(error.code, status_of(error))
+    response = json_response(error.code, error_status(error))
     if error.retry_after is not None:
         response.headers.append(("Retry-After", str(max(1, round(error.retry_after)))))
     return response
@@ -225,7 +225,9 @@ def _check_match(request: Request, asked: int) -> None:
         elif match == "Exact" and not asked:
             wrong = "Forbidden: resourceVersionMatch=Exact is forbidden for resourceVersion 0"
         if wrong:
-            raise invalid("ListOptions", "meta.k8s.io", "", [Cause("resourceVersionMatch", wrong)])
+            raise invalid(
+                "ListOptions", "meta.k8s.io", "", [StatusCause("resourceVersionMatch", wrong)]
+            )
 
 
 def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequence[Entry]:

@@ -16,7 +16,7 @@ from trainyard.embedded.apiserver.messages import Request, Upgrade
 from trainyard.embedded.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.embedded.apiserver.websocket import WebSocket, WebSocketDuplex, negotiate
 from trainyard.embedded.apiserver.wire import Wire
-from trainyard.embedded.kubelet_api import Connection, PodRuntime
+from trainyard.embedded.kubelet_api import KubeletApi, PodConnection
 from trainyard.embedded.storage.journal import Object
 from trainyard.schema.errors import TrainyardError
 
@@ -27,7 +27,7 @@ _CHUNK = 32 << 10
 _CONNECT_SECONDS = 10.0
 
 
-def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
+def respond(request: Request, pod: Object, runtime: KubeletApi) -> Upgrade:
     """Switch protocols and serve whatever connections the client makes."""
     name = pod["metadata"]["name"]
     if (pod.get("status") or {}).get("phase") != "Running":
@@ -52,7 +52,7 @@ def _ports(request: Request) -> list[int]:
     return [int(text) for text in texts]
 
 
-async def _connect(pod: Object, runtime: PodRuntime, port: str | int) -> Connection | str:
+async def _connect(pod: Object, runtime: KubeletApi, port: str | int) -> PodConnection | str:
     """A connection to a port of the pod, or why there is none."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
@@ -61,7 +61,7 @@ async def _connect(pod: Object, runtime: PodRuntime, port: str | int) -> Connect
         return str(problem) or f"no connection to port {port} within {_CONNECT_SECONDS:g} s"
 
 
-async def _serve(connection: SpdyConnection, pod: Object, runtime: PodRuntime) -> None:
+async def _serve(connection: SpdyConnection, pod: Object, runtime: KubeletApi) -> None:
     """Pair the error and data streams of each forwarded connection."""
     waiting: dict[str, SpdyStream] = {}
     async with asyncio.TaskGroup() as tasks:
@@ -81,7 +81,7 @@ async def _serve(connection: SpdyConnection, pod: Object, runtime: PodRuntime) -
             task.cancel()
 
 
-async def _forward(data: SpdyStream, error: SpdyStream, pod: Object, runtime: PodRuntime) -> None:
+async def _forward(data: SpdyStream, error: SpdyStream, pod: Object, runtime: KubeletApi) -> None:
     port = data.headers.get("port", "")
     target = await _connect(pod, runtime, port)
     if isinstance(target, str):
@@ -101,22 +101,22 @@ async def _forward(data: SpdyStream, error: SpdyStream, pod: Object, runtime: Po
         await data.close()
 
 
-async def _upstream(data: SpdyStream, target: Connection) -> None:
+async def _upstream(data: SpdyStream, target: PodConnection) -> None:
     while chunk := await data.read():
         await target.write(chunk)
     await target.write_eof()
 
 
-async def _downstream(target: Connection, data: SpdyStream) -> None:
+async def _downstream(target: PodConnection, data: SpdyStream) -> None:
     while chunk := await target.read(_CHUNK):
         await data.write(chunk)
     await data.finish()
 
 
 async def _serve_channels(
-    socket: WebSocket, ports: Sequence[int], pod: Object, runtime: PodRuntime
+    socket: WebSocket, ports: Sequence[int], pod: Object, runtime: KubeletApi
 ) -> None:
-    targets: dict[int, Connection] = {}
+    targets: dict[int, PodConnection] = {}
     reading: set[asyncio.Task[None]] = set()
     try:
         for channel, port in zip(range(0, 2 * len(ports), 2), ports, strict=True):
@@ -140,7 +140,7 @@ async def _serve_channels(
             await target.close()
 
 
-async def _send_channel(socket: WebSocket, channel: int, target: Connection) -> None:
+async def _send_channel(socket: WebSocket, channel: int, target: PodConnection) -> None:
     while data := await target.read(_CHUNK):
         await socket.send(bytes([channel]) + data)
     await socket.close()

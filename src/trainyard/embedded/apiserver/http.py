@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         self._peer = _peer(transport)
-        self._place.guest = self
+        self._place.tenant = self
         self._enter(_Phase.HEAD)
 
     def data_received(self, data: bytes) -> None:

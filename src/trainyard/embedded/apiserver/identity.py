@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from trainyard.embedded.user_tokens import Tokens
+from trainyard.embedded.user_tokens import UserTokens
 from trainyard.kube.errors import ApiError
 from trainyard.machine.ownership import Peer
 from trainyard.machine.users import NOBODY_ELSE, AllowList, User, user_with_uid
@@ -52,9 +52,9 @@ class People:
     What the machine's database says of a user is asked again after a minute.
     """
 
-    def __init__(self, allowed: AllowList = NOBODY_ELSE, tokens: Tokens | None = None) -> None:
+    def __init__(self, allowed: AllowList = NOBODY_ELSE, tokens: UserTokens | None = None) -> None:
         self._allowed = allowed
-        self.tokens = tokens or Tokens()
+        self.tokens = tokens or UserTokens()
         self._known: dict[int, tuple[float, User]] = {}
 
     @property
@@ -82,7 +82,7 @@ class People:
         def holder(token: bytes) -> Identity | None:
             if hmac.compare_digest(token, expected):
                 return OWNER
-            uid = self.tokens.holder(token)
+            uid = self.tokens.uid_of(token)
             return None if uid is None else self._admitted(uid)
 
         return holder

@@ -7,8 +7,8 @@ from pathlib import Path
 from trainyard.embedded.api_errors import bad_request, forbidden, method_not_allowed
 from trainyard.embedded.apiserver.formats import json_response, parse_json
 from trainyard.embedded.apiserver.messages import Request, Response
-from trainyard.embedded.tls_files import kubeconfig
-from trainyard.embedded.user_tokens import Tokens
+from trainyard.embedded.tls_files import make_kubeconfig
+from trainyard.embedded.user_tokens import UserTokens
 from trainyard.machine.users import User, uid_of
 from trainyard.schema.dataclass import dataclass
 
@@ -19,7 +19,7 @@ PATH = "/trainyard/v1/kubeconfig"
 class Kubeconfigs:
     """Gives them out, and takes their tokens back."""
 
-    tokens: Tokens
+    tokens: UserTokens
     port: int
     authority: Path
     owners_token: str
@@ -55,8 +55,10 @@ class Kubeconfigs:
 
     def _config(self, who: User, *, is_admin: bool) -> dict[str, object]:
         if is_admin:
-            return kubeconfig(port=self.port, authority=self.authority, token=self.owners_token)
-        token, namespace = self.tokens.of(who.uid), who.namespace
-        return kubeconfig(
+            return make_kubeconfig(
+                port=self.port, authority=self.authority, token=self.owners_token
+            )
+        token, namespace = self.tokens.token_for(who.uid), who.namespace
+        return make_kubeconfig(
             port=self.port, authority=self.authority, token=token, namespace=namespace
         )

@@ -41,8 +41,8 @@ class Listener:
         for task in left:
             task.cancel()
         for place in tuple(self.door.places):
-            if isinstance(place.guest, Connection):
-                answering = place.guest.abort()
+            if isinstance(place.tenant, Connection):
+                answering = place.tenant.abort()
                 left += [answering] if answering is not None else []
         return left
 

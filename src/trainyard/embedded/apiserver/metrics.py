@@ -14,7 +14,7 @@ from trainyard.embedded.apiserver import formats, selectors
 from trainyard.embedded.apiserver.authorization import Rights
 from trainyard.embedded.apiserver.messages import Request, Response
 from trainyard.embedded.apiserver.target import Target, parse
-from trainyard.embedded.kubelet_api import Measured, PodRuntime, Usage
+from trainyard.embedded.kubelet_api import KubeletApi, ResourceUsage, UsageSample
 from trainyard.embedded.resources.columns import NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.embedded.storage.journal import Entry
@@ -45,7 +45,7 @@ _AT = {row.resource[:3]: row for row in METRICS}
 
 
 async def respond(
-    request: Request, parts: list[str], rights: Rights, runtime: PodRuntime | None
+    request: Request, parts: list[str], rights: Rights, runtime: KubeletApi | None
 ) -> Response:
     """The usage of pods or nodes: of one, or of those that the selectors choose."""
     target = parse(parts, lambda *place: _AT.get(place))
@@ -82,7 +82,7 @@ def _chosen(request: Request, target: Target, rights: Rights) -> list[Object]:
     return [e.object for e in entries if predicate is None or predicate(e.object)]
 
 
-def _metrics(served: Served, obj: Object, measured: Measured) -> Object | None:
+def _metrics(served: Served, obj: Object, measured: UsageSample) -> Object | None:
     """None of a pod that does not run."""
     metadata = obj["metadata"]
     at = times.from_unix(measured.at)
@@ -97,14 +97,14 @@ def _metrics(served: Served, obj: Object, measured: Measured) -> Object | None:
     }
     if served is _NODES:
         return {**found, "usage": _amounts(measured.node)}
-    containers: Mapping[str, Usage] = measured.containers.get(metadata["uid"], {})
+    containers: Mapping[str, ResourceUsage] = measured.containers.get(metadata["uid"], {})
     if not containers:
         return None
     told = [{"name": name, "usage": _amounts(usage)} for name, usage in containers.items()]
     return {**found, "containers": told}
 
 
-def _amounts(usage: Usage) -> dict[str, str]:
+def _amounts(usage: ResourceUsage) -> dict[str, str]:
     """As metrics-server writes them: billionths of a core, and KiB."""
     amounts = {"cpu": f"{round(usage.cpu * 1e9)}n", "memory": f"{usage.memory >> 10}Ki"}
     if usage.gpu is not None:

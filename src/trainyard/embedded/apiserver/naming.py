@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trainyard.embedded.api_errors import Cause, bad_request, invalid
+from trainyard.embedded.api_errors import StatusCause, bad_request, invalid
 from trainyard.embedded.apiserver.bounds import shortened
 from trainyard.embedded.apiserver.target import Target
 from trainyard.embedded.resources.resource import Object
@@ -49,11 +49,11 @@ def check_kept(target: Target, new: Object, old: Object, *, is_patch: bool) -> N
     served, version = target.served, new["metadata"].get("resourceVersion")
     if is_patch and served.needs_version and version in (None, "", "0"):
         text = "Invalid value: must be specified for an update"
-        raise served.refused(old, Cause("metadata.resourceVersion", text))
+        raise served.refused(old, StatusCause("metadata.resourceVersion", text))
     uid = new["metadata"].get("uid")
     if is_patch and uid not in (None, "", old["metadata"]["uid"]):
         text = f"Invalid value: {shortened(str(uid))!r}: field is immutable"
-        raise served.refused(old, Cause("metadata.uid", text))
+        raise served.refused(old, StatusCause("metadata.uid", text))
 
 
 def patched(target: Target, found: object, *, lenient: bool) -> Object:
@@ -66,7 +66,7 @@ def patched(target: Target, found: object, *, lenient: bool) -> Object:
     if lenient and metadata is None:
         raise bad_request(text)
     served = target.served
-    raise invalid(served.kind, served.resource.group, target.name, [Cause("patch", text)])
+    raise invalid(served.kind, served.resource.group, target.name, [StatusCause("patch", text)])
 
 
 def place(target: Target, obj: Object) -> None:
@@ -115,4 +115,4 @@ def check_name(target: Target, obj: Object) -> None:
 def _unlike(target: Target, key: str, found: object, wanted: str) -> Exception:
     text = f"Invalid value: {shortened(str(found))!r}: must be {wanted}"
     resource = target.served.resource
-    return invalid(resource.kind, resource.group, target.name, [Cause(key, text)])
+    return invalid(resource.kind, resource.group, target.name, [StatusCause(key, text)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.embedded.api_errors import Cause, invalid
+from trainyard.embedded.api_errors import StatusCause, invalid
 from trainyard.embedded.apiserver.bounds import shortened
 from trainyard.embedded.apiserver.messages import Request
 
@@ -17,15 +17,17 @@ def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
     causes = dry_run_causes(request.queries)
     manager = request.query.get("fieldManager", "")
     if len(manager.encode("utf-8", "replace")) > _MOST_MANAGER:
-        causes.append(Cause("fieldManager", f"Too long: may not be longer than {_MOST_MANAGER}"))
+        causes.append(
+            StatusCause("fieldManager", f"Too long: may not be longer than {_MOST_MANAGER}")
+        )
     if not manager.isprintable():
         text = f"Invalid value: {shortened(manager)!r}: should only contain printable characters"
-        causes.append(Cause("fieldManager", text))
+        causes.append(StatusCause("fieldManager", text))
     if (mode := request.query.get("fieldValidation", "")) not in ("", *FIELD_VALIDATION):
         text = f"Unsupported value: {shortened(mode)!r}: supported values: "
-        causes.append(Cause("fieldValidation", text + ", ".join(FIELD_VALIDATION)))
+        causes.append(StatusCause("fieldValidation", text + ", ".join(FIELD_VALIDATION)))
     if "force" in request.query and request.method == "PATCH" and not applies:
-        causes.append(Cause("force", "Forbidden: may not be specified for non-apply patch"))
+        causes.append(StatusCause("force", "Forbidden: may not be specified for non-apply patch"))
     refuse(kind, causes)
 
 
@@ -39,16 +41,18 @@ def manager(request: Request) -> str:
     return program.encode()[:_MOST_MANAGER].decode(errors="ignore") or "unknown"
 
 
-def dry_run_causes(queries: list[tuple[str, str]]) -> list[Cause]:
+def dry_run_causes(queries: list[tuple[str, str]]) -> list[StatusCause]:
     """What is wrong with the `dryRun` of a query, which may be there but not empty."""
     return [
-        Cause("dryRun", f"Unsupported value: {shortened(value)!r}: supported values: {_DRY_RUN}")
+        StatusCause(
+            "dryRun", f"Unsupported value: {shortened(value)!r}: supported values: {_DRY_RUN}"
+        )
         for key, value in queries
         if key == "dryRun" and value != _DRY_RUN
     ]
 
 
-def refuse(kind: str, causes: list[Cause]) -> None:
+def refuse(kind: str, causes: list[StatusCause]) -> None:
     """Raises Invalid if there is a cause."""
     if causes:
         raise invalid(kind, _GROUP, "", causes)

@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trainyard.embedded.api_errors import Cause, bad_request, invalid
+from trainyard.embedded.api_errors import StatusCause, bad_request, invalid
 from trainyard.embedded.apiserver import admission, eviction, formats
 from trainyard.embedded.apiserver.bounds import positive_number, shortened, whole_number
 from trainyard.embedded.apiserver.messages import Answer, Request, Stream, Upgrade
 from trainyard.embedded.apiserver.racing import until_one_ends
 from trainyard.embedded.apiserver.target import Target
-from trainyard.embedded.kubelet_api import PodRuntime
+from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.pods import chosen_container
 from trainyard.embedded.storage.journal import Object
@@ -38,7 +38,7 @@ class PodAccess:
     """What is found below a pod."""
 
     registry: Registry
-    runtime: PodRuntime | None
+    runtime: KubeletApi | None
 
     async def stream(self, request: Request, target: Target) -> Answer:
         """Attach to a container, run a command in it (exec), or reach its ports (portforward)."""
@@ -115,10 +115,12 @@ def _check_log_options(request: Request) -> None:
         below = request.query.get(field, "").startswith("-")
         number = positive_number(request, field)
         if below or (number < least and request.query.get(field)):
-            causes.append(Cause(field, f"Invalid value: must be greater than or equal to {least}"))
+            causes.append(
+                StatusCause(field, f"Invalid value: must be greater than or equal to {least}")
+            )
     if request.query.get("sinceSeconds") and request.query.get("sinceTime"):
         text = "Forbidden: at most one of sinceTime or sinceSeconds may be specified"
-        causes.append(Cause("", text, "FieldValueForbidden"))
+        causes.append(StatusCause("", text, "FieldValueForbidden"))
     if causes:
         raise invalid("PodLogOptions", "", "", causes)
 

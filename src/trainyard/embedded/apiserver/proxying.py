@@ -19,9 +19,9 @@ from trainyard.embedded.apiserver.messages import Answer, Request, Response, Str
 from trainyard.embedded.apiserver.racing import until_one_ends
 from trainyard.embedded.apiserver.target import Target
 from trainyard.embedded.apiserver.wire import Wire
-from trainyard.embedded.kubelet_api import Connection, PodRuntime
+from trainyard.embedded.kubelet_api import KubeletApi, PodConnection
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.service_endpoints import led_to
+from trainyard.embedded.service_endpoints import route_targets
 from trainyard.embedded.storage.journal import Object
 from trainyard.kube.errors import ApiError, NotFound, ServerError
 from trainyard.kube.resources import ENDPOINTS, PODS
@@ -39,7 +39,7 @@ _BODILESS = (204, 304)
 
 
 async def respond(
-    request: Request, target: Target, registry: Registry, runtime: PodRuntime | None
+    request: Request, target: Target, registry: Registry, runtime: KubeletApi | None
 ) -> Answer:
     """What the port answers; 503 where nothing does."""
     path = _BEFORE.sub("", request.path, count=1)
@@ -83,7 +83,7 @@ def _quoted(path: str) -> str:
 # Where to.
 
 
-async def _connect(target: Target, registry: Registry, runtime: PodRuntime | None) -> Connection:
+async def _connect(target: Target, registry: Registry, runtime: KubeletApi | None) -> PodConnection:
     is_pod = target.served.name == PODS.full_name
     name, port = _named(target)
     found = registry.get(target.storage, target.namespace or "", name)
@@ -132,7 +132,7 @@ def _of_service(service: Object, port: str, registry: Registry) -> tuple[Object,
     with contextlib.suppress(NotFound):
         endpoints = registry.get(ENDPOINTS.full_name, namespace, name)
     pods = registry.list(PODS.full_name, namespace)
-    found = led_to(service, chosen[0], pods, endpoints)
+    found = route_targets(service, chosen[0], pods, endpoints)
     if not found:
         raise _unavailable(f"no endpoints available for service {name!r}")
     pod, number = random.choice(found)
@@ -153,7 +153,7 @@ def _unreachable(why: str) -> ApiError:
 class _Answer:
     """A response that is being read."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PodConnection) -> None:
         self._connection = connection
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[str, str]] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.embedded.api_errors import acts_on_none, bad_request, no_such_path
+from trainyard.embedded.api_errors import bad_request, kind_without_effect, no_such_path
 from trainyard.embedded.apiserver.authorization import Rights, Wish
 from trainyard.embedded.apiserver.formats import body_object, json_response
 from trainyard.embedded.apiserver.identity import Holder, Identity
@@ -47,7 +47,7 @@ def respond(request: Request, parts: list[str], rights: Rights, holder: Holder) 
     if request.method != "POST" or review is None:
         raise no_such_path()
     if review.instead:
-        raise acts_on_none(review.kind, review.resource.api_version, review.instead)
+        raise kind_without_effect(review.kind, review.resource.api_version, review.instead)
     body, _ = body_object(request)
     body.setdefault("metadata", {})
     spec = body.get("spec") or {}

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from trainyard.embedded import tenants
-from trainyard.embedded.api_errors import Cause, bad_request, unsupported_media_type
+from trainyard.embedded.api_errors import StatusCause, bad_request, unsupported_media_type
 from trainyard.embedded.apiserver import (
     admission,
     authorization,
@@ -98,7 +98,7 @@ class Verbs:
         def change(_: Object) -> Object:
             if unversioned:
                 text = "Invalid value: must be specified for an update"
-                raise served.refused(body, Cause("metadata.resourceVersion", text))
+                raise served.refused(body, StatusCause("metadata.resourceVersion", text))
             return body
 
         try:
@@ -273,7 +273,9 @@ class Verbs:
         manager = request.query.get("fieldManager", "")
         if not manager:
             text = "Required value: is required for apply patch"
-            options.refuse("PatchOptions", [Cause("fieldManager", text, "FieldValueRequired")])
+            options.refuse(
+                "PatchOptions", [StatusCause("fieldManager", text, "FieldValueRequired")]
+            )
         options.check_write(request, "PatchOptions", applies=True)
         wanted, notes = formats.parse_yaml(request.body)
         if not isinstance(wanted, dict):
@@ -317,8 +319,8 @@ class Verbs:
 
     def _check_guest(self, target: Target, obj: Object) -> None:
         """Refuse what the one to whom the namespace belongs may not have (decision 89)."""
-        guest = tenants.guest_of(self.registry, obj["metadata"].get("namespace") or "")
-        if guest is not None and (causes := tenants.problems(obj, guest)):
+        tenant = tenants.tenant_of(self.registry, obj["metadata"].get("namespace") or "")
+        if tenant is not None and (causes := tenants.forbidden_fields(obj, tenant)):
             raise target.served.refused(obj, *causes)
 
     def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from trainyard.embedded.api_errors import Cause, expired, invalid, status_of
+from trainyard.embedded.api_errors import StatusCause, error_status, expired, invalid
 from trainyard.embedded.apiserver import bounds
 from trainyard.embedded.apiserver.messages import Request, Stream
 from trainyard.embedded.apiserver.selectors import Predicate
@@ -51,7 +51,7 @@ class Watch:
         elif "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         if why:
-            cause = Cause("resourceVersionMatch", f"Forbidden: {why}")
+            cause = StatusCause("resourceVersionMatch", f"Forbidden: {why}")
             raise invalid("ListOptions", "meta.k8s.io", "", [cause])
         return Stream(self._stream(float(asked or random.uniform(*_MAX_SECONDS))))
 
@@ -62,7 +62,7 @@ class Watch:
         try:
             subscription = self._open()
         except ApiError as error:
-            yield _line(b"ERROR", orjson.dumps(status_of(error)))
+            yield _line(b"ERROR", orjson.dumps(error_status(error)))
             return
         try:
             subscription.limit(_MAX_UNREAD_BYTES)

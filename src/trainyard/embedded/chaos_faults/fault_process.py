@@ -24,7 +24,7 @@ _KINDS = {
 
 
 @asynccontextmanager
-async def held(module: str, *words: str, otherwise: str) -> AsyncIterator[None]:
+async def fault_process(module: str, *words: str, otherwise: str) -> AsyncIterator[None]:
     """For the block, the fault of `python -m MODULE WORDS`; TrainyardError where it cannot be."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, *words),
@@ -46,7 +46,7 @@ async def held(module: str, *words: str, otherwise: str) -> AsyncIterator[None]:
         await asyncio.shield(process.wait())
 
 
-def enter(pid: int | str, *names: str) -> None:
+def enter_namespaces(pid: int | str, *names: str) -> None:
     """These namespaces of a process; the user namespace only if it is not our own."""
     for name in names:
         path = f"/proc/{pid}/ns/{name}"

@@ -20,7 +20,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.embedded.chaos_faults.fault_process import enter, held
+from trainyard.embedded.chaos_faults.fault_process import enter_namespaces, fault_process
 from trainyard.embedded.node.volumes import tree_removal
 from trainyard.podruntime import isolation, syscalls
 
@@ -29,11 +29,11 @@ _AGAIN_SECONDS = 0.1
 """What was deleted meanwhile is no room for long."""
 _SHARE = 0.5
 """Of the memory that is free, what may be written."""
-OWN = ("-m", __name__, "own")
+OWN_DISK_COMMAND = ("-m", __name__, "own")
 
 
 # Decision 322.
-class Disk(NamedTuple):
+class FillableDisk(NamedTuple):
     """A file system of this kind, as seen from outside."""
 
     pid: int
@@ -45,13 +45,15 @@ class Disk(NamedTuple):
         """How others reach what lies at a path of that process."""
         return Path(f"/proc/{self.pid}/root{path}")
 
-    def full(self) -> AbstractAsyncContextManager[None]:
+    def keep_full(self) -> AbstractAsyncContextManager[None]:
         """For the block; raises TrainyardError where it cannot be."""
         words = ("full", str(self.pid), str(self.path))
-        return held(__name__, *words, otherwise="cannot fill the file system of the claims")
+        return fault_process(
+            __name__, *words, otherwise="cannot fill the file system of the claims"
+        )
 
 
-def own(folder: str, *program: str) -> None:
+def run_with_own_disk(folder: str, *program: str) -> None:
     """See the module."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)  # the program decides when it ends
@@ -87,9 +89,9 @@ def _free_memory() -> int:
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
 
 
-def full(pid: str, path: str) -> None:
+def keep_full(pid: str, path: str) -> None:
     """See the module."""
-    enter(pid, "user", "mnt")
+    enter_namespaces(pid, "user", "mnt")
     found = os.statvfs(path)
     is_told = False
     try:
@@ -115,4 +117,4 @@ def _limit(path: str, size: int) -> bool:
 
 
 if __name__ == "__main__":
-    own(*sys.argv[2:]) if sys.argv[1] == "own" else full(*sys.argv[2:])
+    run_with_own_disk(*sys.argv[2:]) if sys.argv[1] == "own" else keep_full(*sys.argv[2:])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from contextlib import AbstractAsyncContextManager
 
-from trainyard.embedded.chaos_faults.fault_process import enter, held
+from trainyard.embedded.chaos_faults.fault_process import enter_namespaces, fault_process
 from trainyard.payloads.processes import Process
 from trainyard.podruntime.netlink import POD_LINK_INDEX, Netlink
 
@@ -18,15 +18,15 @@ from trainyard.podruntime.netlink import POD_LINK_INDEX, Netlink
 def cut_off(pod: Process, shim: Process) -> AbstractAsyncContextManager[None]:
     """For the block; `pod` is one of the pod's processes. Raises TrainyardError where it cannot."""
     words = (str(pod.pid), str(shim.pid))
-    return held(__name__, *words, otherwise="cannot cut the pod off")
+    return fault_process(__name__, *words, otherwise="cannot cut the pod off")
 
 
 def main(pod: str, shim: str) -> None:
     """See the module."""
-    enter(shim, "user")  # without root: it rules the networks of the pods
-    enter(pod, "net")
+    enter_namespaces(shim, "user")  # without root: it rules the networks of the pods
+    enter_namespaces(pod, "net")
     end = Netlink().peer_of(POD_LINK_INDEX)
-    enter(shim, "net")
+    enter_namespaces(shim, "net")
     bridge = Netlink()
     bridge.set_down(end)
     try:

@@ -29,7 +29,7 @@ _HOLDER = b"/t9k/hold/hold.py"
 
 
 @dataclass(frozen=True, slots=True)
-class Replica:
+class TargetReplica:
     """The processes of one container in which something trains, or the like."""
 
     host: str
@@ -42,7 +42,7 @@ class Replica:
     """Its number, as its environment says; empty where that says nothing."""
 
 
-def shim_of(cluster: int) -> Process | None:
+def find_shim(cluster: int) -> Process | None:
     """The shim that the process of a cluster has started."""
     processes = all_processes()
     for pid in children_of(processes).get(cluster, ()):
@@ -51,7 +51,7 @@ def shim_of(cluster: int) -> Process | None:
     return None
 
 
-def child_with(parent: int, word: bytes) -> Process | None:
+def find_child(parent: int, word: bytes) -> Process | None:
     """A child of a process that has this word in its command line."""
     processes = all_processes()
     for pid in children_of(processes).get(parent, ()):
@@ -61,20 +61,20 @@ def child_with(parent: int, word: bytes) -> Process | None:
     return None
 
 
-def replicas_of(shim: Process, hosts: Iterable[str]) -> list[Replica]:
+def find_replicas(shim: Process, hosts: Iterable[str]) -> list[TargetReplica]:
     """What runs in the pods of these host names, one container each: that with ranks, else the
     first; by host name."""
     processes = all_processes()
     if processes.get(shim.pid, shim)[:2] != shim[:2]:
         return []
     tree, wanted = children_of(processes), set(hosts)
-    found: dict[str, Replica] = {}
+    found: dict[str, TargetReplica] = {}
     for first in sorted(tree.get(shim.pid, ())):
         below = [processes[pid] for pid in sorted(descendants(first, tree)) if pid in processes]
         living = [each for each in below if not each.is_dead]
         if name_of(first) != _INIT or not living:
             continue
-        host = environment_of(living[0].pid).get("HOSTNAME", "")
+        host = process_environment(living[0].pid).get("HOSTNAME", "")
         if host not in wanted:
             continue
         replica = _replica(host, first, living)
@@ -83,22 +83,22 @@ def replicas_of(shim: Process, hosts: Iterable[str]) -> list[Replica]:
     return [found[host] for host in sorted(found)]
 
 
-def _replica(host: str, first: int, living: list[Process]) -> Replica:
+def _replica(host: str, first: int, living: list[Process]) -> TargetReplica:
     holders = {each.pid for each in living if _HOLDER in arguments(each.pid)}
     living = [each for each in living if each.pid not in holders] or living
     ranks = dict(_ranks(living))
     top = [each for each in living if each.pid in ranks and each.parent not in ranks]
     mains = top or [each for each in living if each.parent in {first, *holders}] or living
-    return Replica(host, tuple(living), mains[0], ranks.get(mains[0].pid, ""))
+    return TargetReplica(host, tuple(living), mains[0], ranks.get(mains[0].pid, ""))
 
 
 def _ranks(living: list[Process]) -> Iterator[tuple[int, str]]:
     for each in living:
-        if rank := environment_of(each.pid).get("RANK"):
+        if rank := process_environment(each.pid).get("RANK"):
             yield each.pid, rank
 
 
-def environment_of(pid: int) -> Mapping[str, str]:
+def process_environment(pid: int) -> Mapping[str, str]:
     """The variables that a process was started with; none if it is gone, or not ours to see."""
     text = ""
     with suppress(OSError):
@@ -106,20 +106,20 @@ def environment_of(pid: int) -> Mapping[str, str]:
     return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
 
 
-def lives(process: Process) -> bool:
+def is_alive(process: Process) -> bool:
     """Whether it still does; another one of its number does not count."""
     now = read(process.pid)
     return now is not None and now.started == process.started and not now.is_dead
 
 
-def signalled(processes: Iterable[Process], number: signal.Signals) -> int:
+def send_signal(processes: Iterable[Process], number: signal.Signals) -> int:
     """Send a signal to those that still live; to how many."""
     count = 0
     for process in processes:
         with suppress(ProcessLookupError, PermissionError):
             descriptor = os.pidfd_open(process.pid)
             try:
-                if lives(process):
+                if is_alive(process):
                     signal.pidfd_send_signal(descriptor, number)
                     count += 1
             finally:

@@ -14,8 +14,13 @@ from typing import Any
 
 from trainyard.embedded.controllers import endpoint_slices as objects
 from trainyard.embedded.objects import Deletion, Objects
-from trainyard.embedded.service_endpoints import WRITTEN_HERE, Key, Selections, is_written
-from trainyard.embedded.service_supervisor import Findings, Guard, batches
+from trainyard.embedded.service_endpoints import (
+    CONTROLLER_LABEL,
+    EndpointIndex,
+    Key,
+    is_controller_written,
+)
+from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
 from trainyard.kube.errors import AlreadyExists, Forbidden, NotFound
 from trainyard.kube.resources import ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES
@@ -32,10 +37,10 @@ _LEADER = "control-plane.alpha.kubernetes.io/leader"
 class EndpointController:
     """Run beside the registry for as long as the cluster lives."""
 
-    def __init__(self, api: Objects, findings: Findings | None = None) -> None:
+    def __init__(self, api: Objects, supervisor: Supervisor | None = None) -> None:
         self._api = api
-        self._guard: Guard[Key] = Guard("endpoints", findings)
-        self._selections = Selections()
+        self._guard: RetryGuard[Key] = RetryGuard("endpoints", supervisor)
+        self._index = EndpointIndex()
         self._slices: dict[Key, dict[str, Object]] = {}
         """Of each Service those that this controller manages, by name."""
         self._written: dict[Key, str] = {}
@@ -45,26 +50,28 @@ class EndpointController:
         """Work until cancelled."""
         # Slices first: what there is already is not made a second time.
         subscription = self._api.subscribe(_SLICES, _SERVICES, _PODS, _ENDPOINTS)
-        self._selections, self._slices = Selections(), {}
+        self._index, self._slices = EndpointIndex(), {}
         try:
-            async for events in batches(subscription, self._guard):
-                touched = dict.fromkeys(self._guard.due())
+            async for events in event_batches(subscription, self._guard):
+                touched = dict.fromkeys(self._guard.due_retries())
                 for event in events:
-                    touched |= dict.fromkeys(self._note(event))
+                    touched |= dict.fromkeys(self._observe(event))
                 started = time.process_time()
                 keys = list(touched)
                 for start_at in range(0, len(keys), _TOGETHER):
-                    await asyncio.gather(*map(self._settle, keys[start_at : start_at + _TOGETHER]))
+                    await asyncio.gather(
+                        *map(self._reconcile, keys[start_at : start_at + _TOGETHER])
+                    )
                 if keys:
                     rest = _REST_SHARE * (time.process_time() - started)
                     await asyncio.sleep(min(max(_REST_SECONDS, rest), _MOST_REST_SECONDS))
         finally:
             self._api.unsubscribe(subscription)
 
-    def _note(self, event: Event) -> Iterable[Key]:
+    def _observe(self, event: Event) -> Iterable[Key]:
         """Take up a change; the Services to look at."""
         if event.resource in (_PODS, _SERVICES):
-            return self._selections.note(event)
+            return self._index.observe(event)
         metadata = event.object["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         if event.resource == _ENDPOINTS:
@@ -86,8 +93,8 @@ class EndpointController:
             return ()
         return (key,)
 
-    async def _settle(self, key: Key) -> None:
-        service = self._selections.services.get(key)
+    async def _reconcile(self, key: Key) -> None:
+        service = self._index.services.get(key)
         with self._guard.step(service or _named(key), key):
             await self._write(key, service)
 
@@ -98,10 +105,10 @@ class EndpointController:
         elif service["spec"].get("type") == "ExternalName":
             return
         elif service["spec"].get("selector"):
-            found = self._selections.behind(service)
-            subsets = objects.subsets(service, found)
+            found = self._index.endpoints_of(service)
+            subsets = objects.endpoint_subsets(service, found)
             await self._write_endpoints(key, service, subsets)
-            groups = objects.groups(service, found)
+            groups = objects.endpoint_groups(service, found)
             await self._write_slices(key, service, service, groups, objects.SLICES)
         else:
             await self._mirror(key, service)
@@ -111,11 +118,11 @@ class EndpointController:
         self._written.pop(key, None)
         with suppress(NotFound):
             found = self._api.get(_ENDPOINTS, *key)
-            if is_written(found):
+            if is_controller_written(found):
                 await self._api.delete(_ENDPOINTS, *key, Deletion(uid=found["metadata"]["uid"]))
 
     async def _write_endpoints(self, key: Key, service: Object, subsets: list[Object]) -> None:
-        labels = {**objects.labels_of(service), **WRITTEN_HERE}
+        labels = {**objects.service_labels(service), **CONTROLLER_LABEL}
 
         def change(found: Object) -> Object:
             found["metadata"]["labels"] = labels
@@ -148,7 +155,7 @@ class EndpointController:
         is_skipped = (metadata.get("labels") or {}).get(_SKIP_MIRROR) == "true"
         if is_skipped or _LEADER in (metadata.get("annotations") or {}):
             return
-        groups = objects.mirrored(endpoints)
+        groups = objects.mirrored_groups(endpoints)
         await self._write_slices(key, endpoints, service, groups, objects.MIRROR)
 
     async def _write_slices(
@@ -156,7 +163,7 @@ class EndpointController:
         key: Key,
         owner: Object,
         service: Object,
-        groups: list[objects.Group],
+        groups: list[objects.EndpointGroup],
         manager: str,
     ) -> None:
         present = {
@@ -165,7 +172,7 @@ class EndpointController:
             if each["metadata"]["labels"][objects.MANAGED_BY] == manager
         }
         metadata = objects.slice_metadata(owner, service, manager)
-        kept, new = objects.divided(groups, present)
+        kept, new = objects.plan_slices(groups, present)
         for name, wanted in kept.items():
             if not _holds(present[name], wanted, metadata["labels"]):
                 await self._change_slice(key, name, wanted, metadata["labels"])

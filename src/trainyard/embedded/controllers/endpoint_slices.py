@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainyard.embedded.service_endpoints import Endpoint, host_name_in, port_of
+from trainyard.embedded.service_endpoints import Endpoint, host_name_below, target_port
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.rules.services import HEADLESS
 
-MOST_ENDPOINTS = 100
+MAX_ENDPOINTS = 100
 """In one slice, as kube-controller-manager's --max-endpoints-per-slice."""
 SERVICE_NAME = "kubernetes.io/service-name"
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -24,7 +24,7 @@ Ports = tuple[tuple[tuple[str, Any], ...], ...]
 
 
 @dataclass(slots=True)
-class Group:
+class EndpointGroup:
     """Endpoints whose ports have the same numbers."""
 
     ports: Ports
@@ -34,7 +34,7 @@ class Group:
 # -- of pods ------------------------------------------------------------------------------------
 
 
-def subsets(service: Object, found: Iterable[Endpoint]) -> list[Object]:
+def endpoint_subsets(service: Object, found: Iterable[Endpoint]) -> list[Object]:
     """Of an Endpoints: ports that lead to the same pods are together. What is being stopped is
     not in it, unless all are published."""
     publishes = bool(service["spec"].get("publishNotReadyAddresses"))
@@ -72,7 +72,7 @@ def _which(service: Object, pod: Mapping[str, Any]) -> Object:
     """What is said of a pod in both."""
     metadata = pod["metadata"]
     found: Object = {
-        "hostname": host_name_in(service, pod),
+        "hostname": host_name_below(service, pod),
         "nodeName": pod["spec"].get("nodeName"),
         "targetRef": {
             "kind": "Pod",
@@ -82,10 +82,10 @@ def _which(service: Object, pod: Mapping[str, Any]) -> Object:
     return {field: value for field, value in found.items() if value}
 
 
-def groups(service: Object, found: Iterable[Endpoint]) -> list[Group]:
+def endpoint_groups(service: Object, found: Iterable[Endpoint]) -> list[EndpointGroup]:
     """Of the slices of a Service."""
     return [
-        Group(ports, [_endpoint(service, each) for each in ends])
+        EndpointGroup(ports, [_endpoint(service, each) for each in ends])
         for ports, ends in _by_ports(service, found).items()
     ]
 
@@ -104,7 +104,7 @@ def _by_ports(service: Object, found: Iterable[Endpoint]) -> dict[Ports, list[En
     """By the numbers that the ports' names stand for; a name that a pod has not is left out."""
     result: dict[Ports, list[Endpoint]] = {}
     for each in found:
-        numbers = ((p, port_of(each.pod, p)) for p in service["spec"].get("ports") or ())
+        numbers = ((p, target_port(each.pod, p)) for p in service["spec"].get("ports") or ())
         ports = tuple(_port(port, number) for port, number in numbers if number)
         result.setdefault(ports, []).append(each)
     return result
@@ -121,10 +121,10 @@ def _port(port: Object, number: int) -> tuple[tuple[str, Any], ...]:
 # -- of an Endpoints that somebody wrote ---------------------------------------------------------
 
 
-def mirrored(endpoints: Object) -> list[Group]:
+def mirrored_groups(endpoints: Object) -> list[EndpointGroup]:
     """What the slices of somebody's own Endpoints hold."""
     return [
-        Group(
+        EndpointGroup(
             tuple(_port(port, port["port"]) for port in subset.get("ports") or ()),
             [
                 _mirrored_endpoint(address, ready=field == "addresses")
@@ -145,7 +145,7 @@ def _mirrored_endpoint(address: Object, *, ready: bool) -> Object:
 # -- whole objects -------------------------------------------------------------------------------
 
 
-def labels_of(service: Object) -> dict[str, str]:
+def service_labels(service: Object) -> dict[str, str]:
     """A Service's labels, and whether it is headless."""
     labels = dict(service["metadata"].get("labels") or {})
     labels.pop(_HEADLESS_LABEL, None)
@@ -157,7 +157,7 @@ def labels_of(service: Object) -> dict[str, str]:
 def slice_metadata(owner: Object, service: Object, manager: str) -> Object:
     """Of a new slice; `owner` is the Service, or the Endpoints that is mirrored."""
     metadata = owner["metadata"]
-    labels = labels_of(service) if manager == SLICES else dict(metadata.get("labels") or {})
+    labels = service_labels(service) if manager == SLICES else dict(metadata.get("labels") or {})
     reference = {
         "apiVersion": "v1",
         "kind": owner["kind"],
@@ -174,13 +174,13 @@ def slice_metadata(owner: Object, service: Object, manager: str) -> Object:
     }
 
 
-def family(address: str) -> str:
+def address_type(address: str) -> str:
     """The addressType of a slice that has this address."""
     return "IPv6" if ":" in address else "IPv4"
 
 
-def divided(
-    wanted: Sequence[Group], present: Mapping[str, Object]
+def plan_slices(
+    wanted: Sequence[EndpointGroup], present: Mapping[str, Object]
 ) -> tuple[dict[str, Object], list[Object]]:
     """Which slices there should be: those of `present` by name, each with as little changed as can
     be, and new ones. One that is not named is to go.
@@ -202,13 +202,13 @@ def divided(
             own[name] = [missing.pop(each) for each in known if each in missing]
         rest = list(missing.values())
         for name, listed in own.items():
-            room = MOST_ENDPOINTS - len(listed)
+            room = MAX_ENDPOINTS - len(listed)
             listed += rest[:room]
             rest = rest[room:]
             if listed:
                 kept[name] = _slice(kind, ports, listed)
-        starts = range(0, len(rest), MOST_ENDPOINTS)
-        new += [_slice(kind, ports, rest[start : start + MOST_ENDPOINTS]) for start in starts]
+        starts = range(0, len(rest), MAX_ENDPOINTS)
+        new += [_slice(kind, ports, rest[start : start + MAX_ENDPOINTS]) for start in starts]
     if not kept and not new:
         new.append(_slice("IPv4", [], []))
     # A slice takes the place of one that would go, as far as its family, which stays, is the same.
@@ -224,12 +224,12 @@ def _fits(old: Object, new: Object) -> bool:
     return bool(old["addressType"] == new["addressType"])
 
 
-def _by_family(wanted: Iterable[Group]) -> list[tuple[str, Group]]:
-    found: dict[tuple[str, Ports], Group] = {}
+def _by_family(wanted: Iterable[EndpointGroup]) -> list[tuple[str, EndpointGroup]]:
+    found: dict[tuple[str, Ports], EndpointGroup] = {}
     for group in wanted:
         for each in group.endpoints:
-            key = (family(each["addresses"][0]), group.ports)
-            found.setdefault(key, Group(group.ports, [])).endpoints.append(each)
+            key = (address_type(each["addresses"][0]), group.ports)
+            found.setdefault(key, EndpointGroup(group.ports, [])).endpoints.append(each)
     return [(kind, group) for (kind, _), group in found.items()]
 
 

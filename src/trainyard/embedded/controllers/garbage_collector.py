@@ -20,7 +20,7 @@ from trainyard.embedded.clock import now_text
 from trainyard.embedded.metadata import FOREGROUND, ORPHAN
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.service_supervisor import Findings, Guard
+from trainyard.embedded.service_supervisor import RetryGuard, Supervisor
 from trainyard.embedded.storage.committer import Key
 from trainyard.embedded.storage.journal import Event, Object
 from trainyard.kube.errors import Conflict, Forbidden, NotFound
@@ -35,24 +35,24 @@ _PARALLEL = 64
 class GarbageCollector:
     """Keeps the graph of owners and does what follows from each change."""
 
-    def __init__(self, registry: Registry, findings: Findings | None = None) -> None:
+    def __init__(self, registry: Registry, supervisor: Supervisor | None = None) -> None:
         self._registry = registry
         self._dependents: dict[str, set[Key]] = {}
         self._namespaces: dict[str, str] = {}
         """By UID, of every object."""
-        self.guard: Guard[Key] = Guard("garbage collector", findings)
+        self.guard: RetryGuard[Key] = RetryGuard("garbage collector", supervisor)
 
     async def handle(self, events: Iterable[Event]) -> None:
         """Take up changes, in commit order, and act on all of them."""
-        work: dict[Key, None] = dict.fromkeys(self.guard.due())
+        work: dict[Key, None] = dict.fromkeys(self.guard.due_retries())
         for event in events:
             with self.guard.step(event.object, _key(event), "owners"):
-                work |= dict.fromkeys(self._touched(event))
+                work |= dict.fromkeys(self._affected(event))
         keys = list(work)
         for start in range(0, len(keys), _PARALLEL):
-            await asyncio.gather(*(self._settle(key) for key in keys[start : start + _PARALLEL]))
+            await asyncio.gather(*(self._reconcile(key) for key in keys[start : start + _PARALLEL]))
 
-    def _touched(self, event: Event) -> Iterable[Key]:
+    def _affected(self, event: Event) -> Iterable[Key]:
         """Take a change into the graph; the objects that it may matter to."""
         metadata = event.object["metadata"]
         key = _key(event)
@@ -82,15 +82,15 @@ class GarbageCollector:
         for uid in after - before:
             self._dependents.setdefault(uid, set()).add(key)
 
-    async def _settle(self, key: Key) -> None:
+    async def _reconcile(self, key: Key) -> None:
         """Do what the present state of one object asks for."""
         # Someone else was quicker, or a namespace is closing: the next event comes back to it.
         with suppress(NotFound):
             obj = self._registry.peek(*key)
             with self.guard.step(obj, key), suppress(NotFound, Conflict, Forbidden):
-                await self._settle_object(key, obj)
+                await self._reconcile_object(key, obj)
 
-    async def _settle_object(self, key: Key, obj: Object) -> None:
+    async def _reconcile_object(self, key: Key, obj: Object) -> None:
         metadata = obj["metadata"]
         if metadata.get("deletionTimestamp"):
             finalizers = metadata.get("finalizers") or ()

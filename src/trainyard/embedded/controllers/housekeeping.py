@@ -11,7 +11,7 @@ from trainyard.embedded.controllers.garbage_collector import GarbageCollector
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.serviceaccounts import SERVICE_ACCOUNTS
-from trainyard.embedded.service_supervisor import Findings, Guard, batches
+from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Entry, Event, Object
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from trainyard.kube.resources import EVENTS, NAMESPACES
@@ -19,9 +19,9 @@ from trainyard.schema.times import unix
 
 EVENT_SECONDS = 3600.0
 """How long events are kept, as kube-apiserver's --event-ttl."""
-MOST_EVENTS = 5_000
+MAX_EVENTS = 5_000
 """However young: what a burst of jobs leaves behind must not fill the memory."""
-MOST_SURPLUS = 256
+MAX_SURPLUS_EVENTS = 256
 """So many more are not waited for longer."""
 _SWEEP_SECONDS = 10.0
 _MANY_CHANGES = 1_000
@@ -37,11 +37,11 @@ _EVENTS = EVENTS.full_name
 class Housekeeping:
     """Run beside the registry for as long as the cluster lives."""
 
-    def __init__(self, registry: Registry, findings: Findings | None = None) -> None:
+    def __init__(self, registry: Registry, supervisor: Supervisor | None = None) -> None:
         self._registry = registry
-        self._garbage = GarbageCollector(registry, findings)
-        self._findings = findings if findings is not None else Findings()
-        self._guard: Guard[str] = Guard("namespaces", self._findings)
+        self._garbage = GarbageCollector(registry, supervisor)
+        self._supervisor = supervisor if supervisor is not None else Supervisor()
+        self._guard: RetryGuard[str] = RetryGuard("namespaces", self._supervisor)
         self._event_times: dict[int, float] = {}
         self._event_count = 0
         self._crowded = asyncio.Event()
@@ -55,21 +55,23 @@ class Housekeeping:
         subscription = self._registry.subscribe(*(row.name for row in self._stored))
         try:
             async with asyncio.TaskGroup() as tasks:
-                sweeping = tasks.create_task(self._findings.keep("events", self._sweep_events))
-                async for events in batches(subscription, self._garbage.guard, self._guard):
+                sweeping = tasks.create_task(
+                    self._supervisor.keep_running("events", self._sweep_events)
+                )
+                async for events in event_batches(subscription, self._garbage.guard, self._guard):
                     await self._garbage.handle(events)
                     await self._handle_namespaces(events)
                     for event in events:
                         if event.resource == _EVENTS:
                             self._count_event(event)
                         if event.type == "DELETED":
-                            self._findings.gone(event.object)
+                            self._supervisor.forget_object(event.object)
                 sweeping.cancel()
         finally:
             self._registry.unsubscribe(subscription)
 
     async def _handle_namespaces(self, events: list[Event]) -> None:
-        touched: dict[str, None] = dict.fromkeys(self._guard.due())
+        touched: dict[str, None] = dict.fromkeys(self._guard.due_retries())
         for event in events:
             metadata = event.object["metadata"]
             if event.resource == _NAMESPACES:
@@ -83,7 +85,7 @@ class Housekeeping:
                 continue
             with self._guard.step(namespace, name):
                 if namespace["metadata"].get("deletionTimestamp"):
-                    await self._empty(name)
+                    await self._empty_namespace(name)
                 elif not name.startswith("kube-"):
                     await self._ensure_service_account(name)
 
@@ -96,7 +98,7 @@ class Housekeeping:
                 _ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}}
             )
 
-    async def _empty(self, namespace: str) -> None:
+    async def _empty_namespace(self, namespace: str) -> None:
         """Delete everything in a terminating namespace, then let go of it."""
         contents = [
             (row.name, obj)
@@ -135,7 +137,7 @@ class Housekeeping:
 
     def _count_event(self, event: Event) -> None:
         self._event_count += {"ADDED": 1, "DELETED": -1}.get(event.type, 0)
-        if self._event_count >= MOST_EVENTS + MOST_SURPLUS:
+        if self._event_count >= MAX_EVENTS + MAX_SURPLUS_EVENTS:
             self._crowded.set()
 
     async def _sweep_events(self) -> None:
@@ -144,33 +146,35 @@ class Housekeeping:
                 async with asyncio.timeout(_SWEEP_SECONDS):
                     await self._crowded.wait()
             except TimeoutError:
-                self.give_memory_back()
+                self.trim_memory()
             self._crowded.clear()
-            await self.forget_events(time.time() - EVENT_SECONDS)
+            await self.delete_old_events(time.time() - EVENT_SECONDS)
 
-    def give_memory_back(self) -> None:
+    def trim_memory(self) -> None:
         """Let the system have what objects took that are gone, once there were many changes."""
         if self._registry.revision - self._tidy_revision >= _MANY_CHANGES:
             self._tidy_revision = self._registry.revision
-            malloc_trim.give_back()
+            malloc_trim.trim_malloc()
 
-    async def forget_events(self, before: float) -> None:
+    async def delete_old_events(self, before: float) -> None:
         """Delete the events that were last seen before a time (seconds since 1970), and the oldest
         of more than MOST_EVENTS."""
         entries = self._registry.entries(_EVENTS)
-        times = {entry.revision: self._seen_at(entry) for entry in entries}
+        times = {entry.revision: self._last_seen(entry) for entry in entries}
         self._event_times = times
         entries = sorted(entries, key=lambda entry: times[entry.revision])
-        surplus = len(entries) - MOST_EVENTS
+        surplus = len(entries) - MAX_EVENTS
         gone = [
             entry.object
             for number, entry in enumerate(entries)
             if number < surplus or times[entry.revision] < before
         ]
         for start in range(0, len(gone), _TOGETHER):
-            await asyncio.gather(*(self._forget(each) for each in gone[start : start + _TOGETHER]))
+            await asyncio.gather(
+                *(self._delete_event(each) for each in gone[start : start + _TOGETHER])
+            )
 
-    def _seen_at(self, entry: Entry) -> float:
+    def _last_seen(self, entry: Entry) -> float:
         """When an event was last seen; 0 where nobody can tell. Looked up once for each version."""
         known = self._event_times.get(entry.revision)
         if known is not None:
@@ -182,6 +186,6 @@ class Housekeeping:
         except ValueError:
             return 0.0
 
-    async def _forget(self, event: Object) -> None:
+    async def _delete_event(self, event: Object) -> None:
         with self._guard.step(event, event["metadata"]["namespace"], "forgetting"):
             await self._delete(_EVENTS, event)

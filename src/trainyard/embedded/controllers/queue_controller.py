@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.disruption_target import targeted
+from trainyard.embedded.disruption_target import with_disruption_target
 from trainyard.embedded.objects import Deletion, Objects
 from trainyard.embedded.scheduler.node_info import PodEntry
 from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
-from trainyard.embedded.scheduler.resource_requests import PODS, text, total
-from trainyard.embedded.service_supervisor import Findings, Guard, batches
+from trainyard.embedded.scheduler.resource_requests import PODS, format_amount, total
+from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import ConditionReason
@@ -40,9 +40,9 @@ _STATES = ("pending", "running", "succeeded", "failed", "unknown")
 class QueueController:
     """Run beside the scheduler for as long as the cluster lives."""
 
-    def __init__(self, objects: Objects, findings: Findings | None = None) -> None:
+    def __init__(self, objects: Objects, supervisor: Supervisor | None = None) -> None:
         self._objects = objects
-        self._guard: Guard[Event | None] = Guard("queues", findings)
+        self._guard: RetryGuard[Event | None] = RetryGuard("queues", supervisor)
         self._pods: dict[str, PodEntry] = {}
         self._queues: dict[str, QueueRules] = {}
         self._groups: dict[tuple[str, str], GroupRules] = {}
@@ -51,32 +51,32 @@ class QueueController:
         """Work until cancelled."""
         subscription = self._objects.subscribe(_PODS, _QUEUES, _GROUPS)
         try:
-            async for events in batches(subscription, self._guard):
-                again = [event for event in self._guard.due() if event is not None]
+            async for events in event_batches(subscription, self._guard):
+                again = [event for event in self._guard.due_retries() if event is not None]
                 for event in (*again, *events):
                     with self._guard.step(event.object, event):
-                        self._note(event)
+                        self._observe(event)
                 self._guard.wake_in(await self._end_old_pods())
                 await self._write_statuses()
                 await asyncio.sleep(_REST_SECONDS)
         finally:
             self._objects.unsubscribe(subscription)
 
-    def _note(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
         obj, metadata, is_gone = event.object, event.object["metadata"], event.type == "DELETED"
         if event.resource == _PODS:
             self._pods.pop(metadata["uid"], None)
             if not is_gone and _MARKS.intersection(metadata.get("labels") or ()):
-                self._pods[metadata["uid"]] = replace(PodEntry.of(obj), raw=_head(obj))
+                self._pods[metadata["uid"]] = replace(PodEntry.from_pod(obj), raw=_head(obj))
         elif event.resource == _QUEUES:
             self._queues.pop(metadata["name"], None)
             if not is_gone:
-                self._queues[metadata["name"]] = QueueRules.of(obj)
+                self._queues[metadata["name"]] = QueueRules.from_object(obj)
         else:
             key = (metadata["namespace"], metadata["name"])
             self._groups.pop(key, None)
             if not is_gone:
-                self._groups[key] = GroupRules.of(obj)
+                self._groups[key] = GroupRules.from_object(obj)
 
     async def _end_old_pods(self) -> float | None:
         """Delete what is too old; the seconds until the next pod is (decision 36)."""
@@ -105,7 +105,7 @@ class QueueController:
         def mark(obj: Object) -> Object | None:
             if obj["metadata"]["uid"] != pod.uid:
                 return None
-            return targeted(obj, ConditionReason.QUEUE_MAX_DURATION.value, message)
+            return with_disruption_target(obj, ConditionReason.QUEUE_MAX_DURATION.value, message)
 
         try:
             await self._objects.update(_PODS, pod.namespace, pod.name, mark, subresource="status")
@@ -153,7 +153,7 @@ def _named(kind: str, namespace: str, name: str) -> Object:
 
 def _allocated(pods: Sequence[PodEntry]) -> dict[str, str]:
     held = total(pod.requests for pod in pods if pod.node and pod.phase not in _ENDED)
-    return {name: text(name, value) for name, value in held.items() if name != PODS}
+    return {name: format_amount(name, value) for name, value in held.items() if name != PODS}
 
 
 def _queue_status(pods: Sequence[PodEntry], groups: int) -> Object:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from trainyard.embedded.disruption_target import targeted
+from trainyard.embedded.disruption_target import with_disruption_target
 from trainyard.embedded.objects import Deletion, Objects
 from trainyard.embedded.scheduler.node_filters import tolerates
-from trainyard.embedded.service_supervisor import Findings, Guard, batches
+from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import NODES, PODS
@@ -26,9 +26,9 @@ _MESSAGE = "Taint manager: deleting due to NoExecute taint"
 class TaintEviction:
     """Run beside the registry for as long as the cluster lives."""
 
-    def __init__(self, objects: Objects, findings: Findings | None = None) -> None:
+    def __init__(self, objects: Objects, supervisor: Supervisor | None = None) -> None:
         self._objects = objects
-        self._guard: Guard[None] = Guard("taints", findings)
+        self._guard: RetryGuard[None] = RetryGuard("taints", supervisor)
         self._taints: dict[str, list[Object]] = {}
         """Those with this effect, by node."""
         self._since: dict[str, float] = {}
@@ -38,16 +38,16 @@ class TaintEviction:
         """Work until cancelled."""
         subscription = self._objects.subscribe(_NODES, _PODS)
         try:
-            async for events in batches(subscription, self._guard):
-                self._guard.due()
+            async for events in event_batches(subscription, self._guard):
+                self._guard.due_retries()
                 for event in events:
                     if event.resource == _NODES:
-                        self._note(event)
-                await self._look()
+                        self._observe(event)
+                await self._evict_due_pods()
         finally:
             self._objects.unsubscribe(subscription)
 
-    def _note(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
         node = event.object
         taints = (node.get("spec") or {}).get("taints") or ()
         found = [each for each in taints if each.get("effect") == "NoExecute"]
@@ -55,12 +55,12 @@ class TaintEviction:
         if found and event.type != "DELETED":
             self._taints[node["metadata"]["name"]] = found
 
-    async def _look(self) -> None:
+    async def _evict_due_pods(self) -> None:
         now, before, wake = time.monotonic(), self._since, []
         self._since = {}
         for pod in self._objects.list(_PODS) if self._taints else ():
             taints = self._taints.get(pod["spec"].get("nodeName", ""))
-            patience = None if taints is None or _is_over(pod) else _patience(pod, taints)
+            patience = None if taints is None or _is_over(pod) else _toleration_seconds(pod, taints)
             if patience is None:
                 continue
             uid = pod["metadata"]["uid"]
@@ -79,7 +79,7 @@ class TaintEviction:
         def change(found: Object) -> Object | None:
             if found["metadata"]["uid"] != metadata["uid"]:
                 return None
-            return targeted(found, _REASON, _MESSAGE)
+            return with_disruption_target(found, _REASON, _MESSAGE)
 
         with suppress(NotFound, Conflict):
             await self._objects.update(*place, change, subresource="status")
@@ -91,7 +91,7 @@ def _is_over(pod: Object) -> bool:
     return phase in _ENDED or "deletionTimestamp" in pod["metadata"]
 
 
-def _patience(pod: Object, taints: Sequence[Object]) -> float | None:
+def _toleration_seconds(pod: Object, taints: Sequence[Object]) -> float | None:
     """Seconds for which a pod puts up with all of them; None: for ever."""
     tolerations = pod["spec"].get("tolerations") or ()
     seconds: list[int] = []

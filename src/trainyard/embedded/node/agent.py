@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from trainyard.embedded.kubelet_api import Measured
+from trainyard.embedded.kubelet_api import UsageSample
 from trainyard.embedded.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.embedded.node.containers import (
     cgroups,
@@ -29,30 +29,30 @@ from trainyard.embedded.node.containers.container_probes import open_connection
 from trainyard.embedded.node.containers.observer_folder import ObserverFolder
 from trainyard.embedded.node.network import service_forwarding
 from trainyard.embedded.node.network.hosts_files import HostsFiles
-from trainyard.embedded.node.network.resolving import Announcements
-from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.network.resolving import ResolverUpdates
+from trainyard.embedded.node.network.service_environment import ServiceEnvironment
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.pods.pod_object import EventWriter, PodObject
-from trainyard.embedded.node.pods.pod_resources import Node, forget_old
-from trainyard.embedded.node.pods.pod_status import ENDED, observed
+from trainyard.embedded.node.pods.pod_resources import NodeContext, delete_old_folders
+from trainyard.embedded.node.pods.pod_status import ENDED, observed_pids
 from trainyard.embedded.node.pods.pod_worker import PodWorker
-from trainyard.embedded.node.pods.unsupported_fields import service_not_honoured
+from trainyard.embedded.node.pods.unsupported_fields import unsupported_in_service
 from trainyard.embedded.objects import Objects
-from trainyard.embedded.service_supervisor import Fatal, Findings, Guard, batches
+from trainyard.embedded.service_supervisor import FatalError, RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event
 from trainyard.podruntime import logfile, protocol
 from trainyard.podruntime.egress.told import SetNetwork
 from trainyard.podruntime.logs import LogOptions, has_log, read_log
 from trainyard.schema.errors import TrainyardError
 
-_TELL_PASSES, _TELL_SECONDS = 100, 0.02
-_PODS_BETWEEN_SWEEPS = 50
-_LIMITS_SECONDS = 5.0
-_Known = dict[str, protocol.PodState]
+_STATUS_WAIT_ATTEMPTS, _STATUS_WAIT_SECONDS = 100, 0.02
+_PODS_BETWEEN_CLEANUPS = 50
+_CHECK_SECONDS = 5.0
+_RuntimePods = dict[str, protocol.PodState]
 _log = logging.getLogger(__name__)
 
 
-class Tunnel:
+class PodTunnel:
     """A TCP connection into a pod; implements ``trainyard.embedded.kubelet_api.Connection``."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -80,30 +80,30 @@ class NodeAgent:
         api: Objects,
         runtime: ContainerRuntime,
         settings: NodeSettings,
-        findings: Findings | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         self._api = api
-        self._findings = findings if findings is not None else Findings()
-        self._guard: Guard[Event] = Guard("node agent", self._findings)
+        self._supervisor = supervisor if supervisor is not None else Supervisor()
+        self._guard: RetryGuard[Event] = RetryGuard("node agent", self._supervisor)
         self._present: set[str] = set()
         self._ended: set[str] = set()
         self._runtime = runtime
         self._settings = settings
-        self._hosts = hosts = HostsFiles(runtime.memory.beneath("hosts"))
+        self._hosts = hosts = HostsFiles(runtime.runtime_folder.child("hosts"))
         self._events = EventWriter(api, settings.node_name)
         self._groups = cgroups.ClusterGroups(settings.state_dir)
-        pool = gpus.Pool(settings.gpus)
-        self._links = ServiceLinks()
-        shared = (hosts, self._events, pool, self._groups, self._links)
-        observer = ObserverFolder(runtime.memory.beneath("observer"))
-        self._node = Node(api, runtime, settings, *shared, observer)
+        pool = gpus.GpuPool(settings.gpus)
+        self._service_environment = ServiceEnvironment()
+        shared = (hosts, self._events, pool, self._groups, self._service_environment)
+        observer = ObserverFolder(runtime.runtime_folder.child("observer"))
+        self._node = NodeContext(api, runtime, settings, *shared, observer)
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
-        self._forwarding = service_forwarding.Forwarding(plain=self.isolation == "plain")
-        self._announcements = Announcements(runtime)
-        self._meter = resource_usage.Meter()
+        self._forwarding = service_forwarding.ServiceForwarding(plain=self.isolation == "plain")
+        self._resolver_updates = ResolverUpdates(runtime)
+        self._meter = resource_usage.UsageMeter()
         self._node_ports: service_forwarding.NodePorts | None = None
-        self._pods_since_sweep = 0
+        self._pods_since_cleanup = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
 
@@ -124,24 +124,24 @@ class NodeAgent:
     async def run(self) -> None:
         """Run pods until cancelled. The pods themselves go on, or not, with the shim."""
         known = {pod.pod: pod for pod in self._runtime.hello.pods}
-        keep = self._findings.keep
-        await self._set_network()
+        keep = self._supervisor.keep_running
+        await self._open_network()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(keep("node events", self._events.run))
-                group.create_task(keep("containers", self._follow_runtime))
+                group.create_task(keep("containers", self._watch_runtime))
                 group.create_task(keep("services", self._forward_services))
-                group.create_task(keep("limits", self._watch_limits))
-                self._drop_unknown(group, known)
-                await keep("pods", partial(self._follow, group, known))
+                group.create_task(keep("limits", self._check_containers))
+                self._remove_orphaned_pods(group, known)
+                await keep("pods", partial(self._watch_objects, group, known))
         finally:
             if self._node_ports is not None:
                 await self._node_ports.close()
 
     # Decision 248.
-    async def _set_network(self) -> None:
+    async def _open_network(self) -> None:
         """Let pods out, as far as that is wanted and the machine permits it."""
-        facts, hello = self._findings.facts, self._runtime.hello
+        facts, hello = self._supervisor.facts, self._runtime.hello
         if hello.isolation == "plain":
             facts["network"] = "machine"
             return
@@ -155,29 +155,29 @@ class NodeAgent:
             _log.warning("pods reach each other and nothing else: %s", error)
         self._hosts.name_server = hello.gateway if is_open else ""
 
-    async def _follow(self, group: asyncio.TaskGroup, known: _Known) -> None:
+    async def _watch_objects(self, group: asyncio.TaskGroup, known: _RuntimePods) -> None:
         """Take up what is bound to this node."""
         subscription = self._api.subscribe("pods", "services", "endpoints")
-        self._forwarding = service_forwarding.Forwarding(plain=self.isolation == "plain")
-        self._announcements = Announcements(self._runtime)
+        self._forwarding = service_forwarding.ServiceForwarding(plain=self.isolation == "plain")
+        self._resolver_updates = ResolverUpdates(self._runtime)
         self._present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
-        self._forget_old_logs()
+        self._delete_old_pod_folders()
         try:
-            async for events in batches(subscription, self._guard):
+            async for events in event_batches(subscription, self._guard):
                 is_touched = False
-                for event in (*self._guard.due(), *events):
+                for event in (*self._guard.due_retries(), *events):
                     with self._guard.step(event.object, event):
-                        is_touched |= self._forwarding.note(event)
+                        is_touched |= self._forwarding.observe(event)
                         if event.resource == "services":
-                            self._links.note(event)
-                            self._service(event.type, event.object)
+                            self._service_environment.observe(event)
+                            self._service_changed(event.type, event.object)
                         elif event.resource == "pods":
-                            self._pod(group, event, known)
+                            self._pod_changed(group, event, known)
                 if is_touched:  # before a pod that was bound just now starts
-                    settled = self._forwarding.settle()
+                    settled = self._forwarding.take_changed_names()
                     self._hosts.set_services(settled)
                     if self._hosts.name_server:
-                        self._announcements.note(settled)
+                        self._resolver_updates.observe(settled)
                     self._services_changed.set()
         finally:
             self._api.unsubscribe(subscription)
@@ -191,7 +191,7 @@ class NodeAgent:
         self._runtime.close()
         self._groups.close()
 
-    def _pod(self, group: asyncio.TaskGroup, event: Event, known: _Known) -> None:
+    def _pod_changed(self, group: asyncio.TaskGroup, event: Event, known: _RuntimePods) -> None:
         kind, pod, old = event.type, event.object, event.old
         uid = pod["metadata"]["uid"]
         worker = self._workers.get(uid)
@@ -206,74 +206,82 @@ class NodeAgent:
             if uid not in known and _has_ended(pod):
                 self._ended.add(uid)
             if uid not in self._ended:
-                self._start(group, pod, known)
+                self._start_worker(group, pod, known)
             elif pod["metadata"].get("deletionTimestamp"):
                 ended = PodObject(self._api, self._events, pod)
-                group.create_task(self._findings.keep(f"end of {uid}", ended.remove))
+                group.create_task(self._supervisor.keep_running(f"end of {uid}", ended.remove))
             elif not _has_ended(pod) and old is not None and _has_ended(old):
                 ended = PodObject(self._api, self._events, pod)
-                put_back = partial(ended.put_back, old["status"])
-                group.create_task(self._findings.keep(f"status of {uid}", put_back))
+                put_back = partial(ended.restore_status, old["status"])
+                group.create_task(self._supervisor.keep_running(f"status of {uid}", put_back))
 
-    def _start(self, group: asyncio.TaskGroup, pod: dict[str, Any], known: _Known) -> None:
+    def _start_worker(
+        self, group: asyncio.TaskGroup, pod: dict[str, Any], known: _RuntimePods
+    ) -> None:
         uid = pod["metadata"]["uid"]
         worker = PodWorker(self._node, pod, known.get(uid))
         known.pop(uid, None)
         self._workers[uid] = worker
-        group.create_task(self._work(pod, worker))
+        group.create_task(self._run_worker(pod, worker))
 
-    async def _work(self, pod: dict[str, Any], worker: PodWorker) -> None:
+    async def _run_worker(self, pod: dict[str, Any], worker: PodWorker) -> None:
         """Run a pod until it has ended, and its status says so, or it is gone."""
         uid = pod["metadata"]["uid"]
         try:
-            await self._findings.keep(f"pod {_named(pod)}", worker.run)
+            await self._supervisor.keep_running(f"pod {_pod_key(pod)}", worker.run)
         finally:
             del self._workers[uid]
         if uid in self._present:
             self._ended.add(uid)
-        self._pods_since_sweep += 1
-        if self._pods_since_sweep == _PODS_BETWEEN_SWEEPS:
-            self._forget_old_logs()
+        self._pods_since_cleanup += 1
+        if self._pods_since_cleanup == _PODS_BETWEEN_CLEANUPS:
+            self._delete_old_pod_folders()
 
-    def _forget_old_logs(self) -> None:
-        self._pods_since_sweep = 0
-        forget_old(self._pods_folder, self._present | self._workers.keys())
+    def _delete_old_pod_folders(self) -> None:
+        self._pods_since_cleanup = 0
+        delete_old_folders(self._pods_folder, self._present | self._workers.keys())
 
-    def _drop_unknown(self, group: asyncio.TaskGroup, known: _Known) -> None:
+    def _remove_orphaned_pods(self, group: asyncio.TaskGroup, known: _RuntimePods) -> None:
         """End the pods that the shim has and the registry no longer, which were deleted while no
         agent ran, and delete what is in memory of pods that are no more."""
         present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
-        forget_old(self._node.memory.here, known.keys() & present, keep=0)
+        delete_old_folders(self._node.pods_folder.path, known.keys() & present, keep=0)
         for uid in known.keys() - present:
-            group.create_task(self._findings.keep(f"end of {uid}", partial(self._drop, uid)))
+            group.create_task(
+                self._supervisor.keep_running(
+                    f"end of {uid}", partial(self._remove_orphaned_pod, uid)
+                )
+            )
 
-    async def _drop(self, uid: str) -> None:
+    async def _remove_orphaned_pod(self, uid: str) -> None:
         await self._runtime.request(protocol.RemovePod(uid))
 
-    async def _follow_runtime(self) -> None:
+    async def _watch_runtime(self) -> None:
         while (event := await self._runtime.events.get()) is not None:
             worker = self._workers.get(event.pod)
             if worker is not None:
-                with self._guard.step(worker.pod, _looked_at(worker.pod), event.name):
+                with self._guard.step(worker.pod, _requeue_event(worker.pod), event.name):
                     worker.container_changed(event)
         for worker in self._workers.values():
-            worker.runtime_lost()
-        for _ in range(_TELL_PASSES):
-            if all(worker.is_told for worker in self._workers.values()):
+            worker.runtime_gone()
+        for _ in range(_STATUS_WAIT_ATTEMPTS):
+            if all(worker.is_end_written for worker in self._workers.values()):
                 break
-            await asyncio.sleep(_TELL_SECONDS)
-        raise Fatal("the node's shim process is gone, and all pods with it")
+            await asyncio.sleep(_STATUS_WAIT_SECONDS)
+        raise FatalError("the node's shim process is gone, and all pods with it")
 
-    async def _watch_limits(self) -> None:
+    async def _check_containers(self) -> None:
         while True:
-            await asyncio.sleep(_LIMITS_SECONDS)
-            firsts = {w: observed(w.runs) for w in self._workers.values()}
-            found = await asyncio.to_thread(stopped_processes.look, [*chain(*firsts.values())])
+            await asyncio.sleep(_CHECK_SECONDS)
+            firsts = {w: observed_pids(w.runs) for w in self._workers.values()}
+            found = await asyncio.to_thread(
+                stopped_processes.find_stopped_processes, [*chain(*firsts.values())]
+            )
             for worker in self._workers.values():
-                worker.allocation.refresh()
-                worker.tell_refused_processes()
+                worker.resources.refresh_volumes()
+                worker.report_pids_limit()
                 ours = (found.get(first, ()) for first in firsts.get(worker, ()))
-                worker.tell_stopped(tuple(chain(*ours)))
+                worker.set_stopped_processes(tuple(chain(*ours)))
 
     async def _forward_services(self) -> None:
         """Keep the relay's table and the resolver's names current; changes that come together are
@@ -282,14 +290,14 @@ class NodeAgent:
         while True:
             await self._services_changed.wait()
             self._services_changed.clear()
-            wanted = self._forwarding.wanted()
+            wanted = self._forwarding.forwards()
             if wanted != told:
                 told = wanted
                 await self._runtime.request(protocol.SetForwards(tuple(wanted)))
-            await self._announcements.tell()
+            await self._resolver_updates.send()
 
-    def _service(self, kind: str, service: dict[str, Any]) -> None:
-        problem = service_not_honoured(
+    def _service_changed(self, kind: str, service: dict[str, Any]) -> None:
+        problem = unsupported_in_service(
             service,
             has_resolver=bool(self._hosts.name_server),
             is_plain=self.isolation == "plain",
@@ -310,7 +318,7 @@ class NodeAgent:
     async def logs(
         self, pod: dict[str, Any], container: str, options: LogOptions, *, previous: bool = False
     ) -> AsyncIterator[bytes]:
-        attempt = _restarts(pod, container) - (1 if previous else 0)
+        attempt = _restart_count(pod, container) - (1 if previous else 0)
         path = os.path.join(self._node.folder(pod), container, f"{attempt}.log")
         if not has_log(path):
             what = "previous terminated container" if previous else "container"
@@ -321,7 +329,7 @@ class NodeAgent:
         worker = self._workers.get(pod["metadata"]["uid"])
 
         def is_over() -> bool:
-            return previous or worker is None or worker.is_over(container)
+            return previous or worker is None or worker.has_log_ended(container)
 
         try:
             async with contextlib.aclosing(read_log(path, options, is_over)) as chunks:
@@ -338,19 +346,19 @@ class NodeAgent:
         *,
         stdin: bool = False,
         tty: bool = False,
-    ) -> exec_sessions.Session:
+    ) -> exec_sessions.CommandSession:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         worker = self._workers.get(uid)
         if worker is None or not worker.is_running(container):
             raise TrainyardError(
                 f"cannot run a command in container {container!r} of pod {name}: it is not running"
             )
-        wanted = exec_sessions.command(uid, container, command, tty=tty)
-        return await exec_sessions.Session.start(self._runtime, wanted, stdin=stdin)
+        wanted = exec_sessions.new_command(uid, container, command, tty=tty)
+        return await exec_sessions.CommandSession.start(self._runtime, wanted, stdin=stdin)
 
     async def attach(
         self, pod: dict[str, Any], container: str, *, stdin: bool = False
-    ) -> exec_sessions.Attachment:
+    ) -> exec_sessions.AttachSession:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         worker = self._workers.get(uid)
         runs = worker.runs if worker is not None else ()
@@ -358,9 +366,9 @@ class NodeAgent:
         if spec is None:
             text = f"cannot attach to container {container!r} of pod {name}: it is not running"
             raise TrainyardError(text)
-        return await exec_sessions.Attachment.start(self._runtime, uid, spec, stdin=stdin)
+        return await exec_sessions.AttachSession.start(self._runtime, uid, spec, stdin=stdin)
 
-    async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
+    async def connect(self, pod: dict[str, Any], port: int) -> PodTunnel:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         address = pod.get("status", {}).get("podIP", "")
         worker = self._workers.get(uid)
@@ -368,17 +376,17 @@ class NodeAgent:
             raise TrainyardError(f"cannot connect to port {port} of pod {name}: it is not running")
         for host in ("127.0.0.1", address) if self.isolation != "plain" else (address,):
             try:
-                return Tunnel(await open_connection(self._runtime, uid, host, port))
+                return PodTunnel(await open_connection(self._runtime, uid, host, port))
             except OSError as error:
                 problem = str(error.strerror)
             except TrainyardError as error:  # the pod has ended meanwhile
                 problem = str(error)
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem}")
 
-    async def measure(self) -> Measured:
+    async def measure(self) -> UsageSample:
         return await self._meter.measure(
             [
-                resource_usage.Running(uid, run.name, run.pid, run.cgroups, run.gpus)
+                resource_usage.RunningContainer(uid, run.name, run.pid, run.cgroups, run.gpus)
                 for uid, worker in self._workers.items()
                 for run in worker.runs
                 if run.phase == "running" and run.pid
@@ -390,17 +398,17 @@ def _has_ended(pod: dict[str, Any]) -> bool:
     return (pod.get("status") or {}).get("phase") in ENDED
 
 
-def _named(pod: dict[str, Any]) -> str:
+def _pod_key(pod: dict[str, Any]) -> str:
     metadata = pod["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}"
 
 
-def _looked_at(pod: dict[str, Any]) -> Event:
+def _requeue_event(pod: dict[str, Any]) -> Event:
     """A change that only makes the pod's worker look again."""
     return Event("MODIFIED", "pods", pod, None, b"", 0)
 
 
-def _restarts(pod: dict[str, Any], container: str) -> int:
+def _restart_count(pod: dict[str, Any], container: str) -> int:
     status = pod.get("status", {})
     statuses = [*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())]
     return next((int(s["restartCount"]) for s in statuses if s["name"] == container), 0)

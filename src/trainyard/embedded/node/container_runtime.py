@@ -7,7 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.podruntime import protocol
 from trainyard.podruntime.attach import Attach
 from trainyard.schema.errors import TrainyardError
@@ -26,7 +26,7 @@ class ContainerRuntime(Protocol):
         ...
 
     @property
-    def memory(self) -> Memory:
+    def runtime_folder(self) -> RuntimeFolder:
         """What is mounted into pods and need not outlive the runtime is kept here."""
         ...
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any, Self
 
-from trainyard.embedded.node.containers.cgroups import default_processes
+from trainyard.embedded.node.containers.cgroups import default_pids_limit
 from trainyard.embedded.node.containers.gpus import detect
 from trainyard.kinds.shared import labels
 from trainyard.podruntime.logfile import KUBERNETES, LogLimits
@@ -41,7 +41,7 @@ class NodeSettings:
     restart_delay: float = 1.0
     restart_delay_limit: float = 300.0
     log_limits: LogLimits = KUBERNETES
-    pids_limit: int = field(default_factory=default_processes)
+    pids_limit: int = field(default_factory=default_pids_limit)
     """Processes and threads that a container may have; 0: no limit."""
     is_network_open: bool = True
     """Pods reach what the machine reaches; otherwise only each other."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 
-class Memory(NamedTuple):
+class RuntimeFolder(NamedTuple):
     """A folder that the runtime has mounted, mostly a tmpfs that only it and its pods see."""
 
-    here: str
+    path: str
     """Its path for this process, which reaches it by a descriptor."""
-    there: str
+    runtime_path: str
     """For the runtime, as the source of a mount; without namespaces for everybody."""
 
-    def beneath(self, *names: str) -> Self:
+    def child(self, *names: str) -> Self:
         path = "/".join(names)
-        return type(self)(f"{self.here}/{path}", f"{self.there}/{path}")
+        return type(self)(f"{self.path}/{path}", f"{self.runtime_path}/{path}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainyard.embedded.node.container_runtime import RuntimeRefused
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.node.shim_process import ShimFailed, ShimHandle
 from trainyard.podruntime import protocol, wire
 from trainyard.podruntime.attach import Attach
@@ -37,9 +37,9 @@ class ShimClient:
             text = "the shim of another version of trainyard still holds pods here"
             raise ShimFailed(f"{text}; end them with: trainyard down")
         there = os.path.join(handle.state_dir, wire.MEMORY)
-        self.memory = Memory(there, there)
+        self.runtime_folder = RuntimeFolder(there, there)
         if handle.memory >= 0:
-            self.memory = Memory(f"/proc/self/fd/{handle.memory}", there)
+            self.runtime_folder = RuntimeFolder(f"/proc/self/fd/{handle.memory}", there)
             weakref.finalize(self, os.close, handle.memory)  # whoever uses it holds this object
         self.events: asyncio.Queue[protocol.ContainerState | None] = asyncio.Queue()
         self._sessions: dict[str, asyncio.Future[int]] = {}

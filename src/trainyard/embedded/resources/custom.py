@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from trainyard.embedded.api_errors import Cause, conflict
+from trainyard.embedded.api_errors import StatusCause, conflict
 from trainyard.embedded.clock import age
 from trainyard.embedded.extension import CustomKind, Extension, QueueKinds
 from trainyard.embedded.resources.columns import AGE, NAME, Cell, Column
@@ -103,7 +103,7 @@ class _Custom(Served):
         replicas = _value_at(obj, _fields(paths["specReplicasPath"]))
         if replicas is None:
             text = f"Invalid value: {self.custom_kind.scale_refusal}"
-            raise self.refused(obj, Cause("spec", text))
+            raise self.refused(obj, StatusCause("spec", text))
         return {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
@@ -119,7 +119,7 @@ class _Custom(Served):
         replicas = (scale.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
             text = f"Invalid value: {replicas}: must be greater than or equal to 0"
-            raise self.refused(obj, Cause("spec.replicas", text))
+            raise self.refused(obj, StatusCause("spec.replicas", text))
         version = (scale.get("metadata") or {}).get("resourceVersion")
         if version not in (None, "", "0", obj["metadata"]["resourceVersion"]):
             raise conflict(self.name, obj["metadata"]["name"])

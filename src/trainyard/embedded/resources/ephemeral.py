@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.embedded.api_errors import Cause
+from trainyard.embedded.api_errors import StatusCause
 from trainyard.embedded.resources import pod_defaults
 
 Object = dict[str, Any]
@@ -17,7 +17,7 @@ _FIELD = "ephemeralContainers"
 _WRITTEN = ("uid", "resourceVersion", "managedFields")
 
 
-def prepare(new: Object, old: Object) -> list[Cause]:
+def prepare(new: Object, old: Object) -> list[StatusCause]:
     """Make `new` the pod `old` with what is added; why that may not be."""
     wanted = new["spec"].get(_FIELD) or []
     for each in wanted:
@@ -27,7 +27,7 @@ def prepare(new: Object, old: Object) -> list[Cause]:
     new["spec"] = {**old["spec"], _FIELD: wanted}
     by_name = {each["name"]: each for each in wanted}
     return [
-        Cause(f"spec.{_FIELD}", f"Forbidden: {text}", "FieldValueForbidden")
+        StatusCause(f"spec.{_FIELD}", f"Forbidden: {text}", "FieldValueForbidden")
         for each in old["spec"].get(_FIELD) or ()
         if (text := _refusal(each, by_name.get(each["name"])))
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainyard.embedded.api_errors import Cause
+from trainyard.embedded.api_errors import StatusCause
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Present, Served
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
@@ -29,7 +29,7 @@ class _Claims(Served):
         settled = {k: v for k, v in after.items() if k in before or k not in _SET_ONCE}
         if settled != before:
             text = "Forbidden: spec is immutable after creation"
-            raise self.refused(new, Cause("spec", text, "FieldValueForbidden"))
+            raise self.refused(new, StatusCause("spec", text, "FieldValueForbidden"))
 
 
 def _modes(claim: Object) -> str:

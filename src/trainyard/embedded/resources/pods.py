@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from trainyard.embedded.api_errors import Cause, bad_request, forbidden
+from trainyard.embedded.api_errors import StatusCause, bad_request, forbidden
 from trainyard.embedded.resources import ephemeral, pod_admission, pod_defaults
 from trainyard.embedded.resources.alike import Lately
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
@@ -153,14 +153,14 @@ def _unnamed(volume: Object) -> Object:
     return volume
 
 
-def _refusal(key: str, before: Object, after: Object) -> Cause | None:
+def _refusal(key: str, before: Object, after: Object) -> StatusCause | None:
     """Why a field of a pod's spec may not change as it does; None if it may."""
     was, wanted = before.get(key), after.get(key)
     may_change = _CHANGES.get(key)
     if may_change is not None and may_change(was, wanted):
         return None
     text = _WHY.get(key, "pod updates may not change this field")
-    return Cause(f"spec.{key}", f"Forbidden: {text}", "FieldValueForbidden")
+    return StatusCause(f"spec.{key}", f"Forbidden: {text}", "FieldValueForbidden")
 
 
 def _only_images(was: Any, wanted: Any) -> bool:

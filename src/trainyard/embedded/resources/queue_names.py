@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from trainyard.embedded.api_errors import Cause
+from trainyard.embedded.api_errors import StatusCause
 from trainyard.embedded.resources.resource import Object
 from trainyard.kube.embedded_contract import IMPLICIT
 
@@ -23,7 +23,7 @@ def is_implicit(queue: Object) -> bool:
 
 def unknown_queue(
     obj: Object, path: Sequence[str], queues: Iterable[Object], default: str
-) -> Cause | None:
+) -> StatusCause | None:
     """Why the queue that an object names at a path cannot be used; None if it can.
 
     `queues` are those that exist, `default` the name that is always valid.
@@ -36,7 +36,7 @@ def unknown_queue(
     close = get_close_matches(wanted, known, n=1)
     hint = f"; did you mean {close[0]}?" if close else ""
     text = f'Not found: "{wanted}": there is no such queue among {", ".join(known)}{hint}'
-    return Cause(".".join(path), text, "FieldValueNotFound")
+    return StatusCause(".".join(path), text, "FieldValueNotFound")
 
 
 def named_queue(obj: Object, path: Sequence[str]) -> str:

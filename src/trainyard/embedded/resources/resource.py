@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainyard.embedded.api_errors import Cause, invalid, no_such_path
+from trainyard.embedded.api_errors import StatusCause, invalid, no_such_path
 from trainyard.embedded.resources.columns import AGE, NAME, Column
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
@@ -202,7 +202,7 @@ class Served:
         """An object that is being deleted must stay for now, although it has no finalizers."""
         return False
 
-    def refused(self, obj: Object, *causes: Cause) -> Exception:
+    def refused(self, obj: Object, *causes: StatusCause) -> Exception:
         """The refusal of an object, to be raised."""
         metadata = obj["metadata"]
         name = metadata.get("name") or metadata.get("generateName") or ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainyard.embedded.api_errors import Cause
+from trainyard.embedded.api_errors import StatusCause
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import META, Object, Present, Served
 from trainyard.kube.resources import SECRETS
@@ -36,7 +36,7 @@ class _Secrets(Served):
         new.setdefault("type", _OPAQUE)
         _fold_string_data(new)
         if new["type"] != before:
-            raise self.refused(new, Cause("type", "field is immutable"))
+            raise self.refused(new, StatusCause("type", "field is immutable"))
 
 
 def _fold_string_data(secret: Object) -> None:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
-from trainyard.embedded.api_errors import Cause, forbidden
+from trainyard.embedded.api_errors import StatusCause, forbidden
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import (
     META,
@@ -71,7 +71,7 @@ class _Services(Served):
             after["clusterIP"] = address
         if address and after["clusterIP"] != address:
             text = f"Invalid value: {after['clusterIP']!r}: may not change once set"
-            raise self.refused(new, Cause("spec.clusterIPs[0]", text))
+            raise self.refused(new, StatusCause("spec.clusterIPs[0]", text))
         if after.get("type") == before.get("type") != "ClusterIP":
             _keep_node_ports(after, before)
         self._refuse_taken(new, present)
@@ -88,14 +88,14 @@ class _Services(Served):
         others = [each for each in present() if each["metadata"]["uid"] != obj["metadata"]["uid"]]
         if address != "None" and any(e["spec"].get("clusterIP") == address for e in others):
             text = f"Invalid value: {address!r}: provided IP is already allocated"
-            raise self.refused(obj, Cause("spec.clusterIP", text))
+            raise self.refused(obj, StatusCause("spec.clusterIP", text))
         taken = {port.get("nodePort") for e in others for port in e["spec"].get("ports") or ()}
         own: set[int] = set()
         for index, port in enumerate(ports):
             number = port.get("nodePort")
             if number and (number in taken or number in own):
                 text = f"Invalid value: {number}: provided port is already allocated"
-                raise self.refused(obj, Cause(f"spec.ports[{index}].nodePort", text))
+                raise self.refused(obj, StatusCause(f"spec.ports[{index}].nodePort", text))
             own.add(number)
 
     def _assign_address(self, spec: Object, present: Present) -> None:

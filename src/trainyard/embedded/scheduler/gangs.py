@@ -31,7 +31,7 @@ _OVER = ("Succeeded", "Failed", "Deleted")
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class Gang:
     """Replicas of one job that are of no use without each other."""
 
     size: int
@@ -48,15 +48,15 @@ class Team:
         return sorted(pods, key=lambda pod: (self.ranks.get(pod.name, len(self.ranks)), pod.name))
 
 
-class Teams:
+class GangIndex:
     """All jobs of the cluster, as far as it matters for placing their pods."""
 
     def __init__(self, capacity: Mapping[str, int], *, is_strict: bool) -> None:
         self._capacity, self._is_strict = capacity, is_strict
         self._jobs: dict[str, tuple[str, Object]] = {}
-        self._made: dict[str, tuple[int, Team | None]] = {}
+        self._made: dict[str, tuple[int, Gang | None]] = {}
 
-    def note(self, event: Event) -> str:
+    def observe(self, event: Event) -> str:
         """A job changed; its UID."""
         uid = str(event.object["metadata"]["uid"])
         self._jobs[uid] = (event.resource, event.object)
@@ -65,7 +65,7 @@ class Teams:
             self._made.pop(uid, None)
         return uid
 
-    def of(self, job: str) -> Team | None:
+    def gang_of(self, job: str) -> Gang | None:
         """The team of the job with this UID, if its replicas need each other and devices."""
         resource, obj = self._jobs.get(job, ("", {}))
         if not resource:
@@ -74,13 +74,13 @@ class Teams:
         known, team = self._made.get(job, (-1, None))
         if known != generation:
             is_looked_at = self._is_strict or self._is_large(obj) or _asks_for_devices(obj["spec"])
-            team = _team(resource, obj) if is_looked_at else None
+            team = _gang_of(resource, obj) if is_looked_at else None
             self._made[job] = (generation, team)
         if team and team.joins_alone and (obj.get("status") or {}).get("startTime"):
             return None
         return team
 
-    def wanted(self, job: str, least: int) -> int:
+    def required_members(self, job: str, least: int) -> int:
         """Of `least` pods that must be there, how many can be: ends of replicas are for good, or
         they are to be created again."""
         obj = self._jobs.get(job, ("", {}))[1]
@@ -111,7 +111,7 @@ def _asks_for_devices(part: Any) -> bool:
     return any(_asks_for_devices(each) for each in part.values())
 
 
-def _team(resource: str, obj: Object) -> Team | None:
+def _gang_of(resource: str, obj: Object) -> Gang | None:
     kind = RESOURCES[resource]
     model: Any = kind.model.model_validate(obj)
     workload: Workload = kind.describe(model, Settings())
@@ -121,7 +121,7 @@ def _team(resource: str, obj: Object) -> Team | None:
         name: {**pod_requests(_pod(workload, ReplicaKey(name, 0))), PODS: 1}
         for name in {key.type for key in workload.keys}
     }
-    return Team(
+    return Gang(
         size=workload.together,
         needs=total(of_type[key.type] for key in workload.keys[: workload.together]),
         ranks={workload.pod_name(key): rank for rank, key in enumerate(workload.keys)},

@@ -10,13 +10,13 @@ from typing import Any
 
 Object = Mapping[str, Any]
 
-REPELS = ("NoSchedule", "NoExecute")
+REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 """Effects of taints that keep a pod off; another only makes a node the second choice."""
 _CORDONED = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
-def refusal(pod: Object, node: Object, *, is_strict: bool) -> str:
+def rejection_reason(pod: Object, node: Object, *, is_strict: bool) -> str:
     """Why the node of a cluster that has no other does not take a pod; "" if it does.
 
     Labels that a manifest asks for count where `is_strict` (decision 39).
@@ -31,9 +31,9 @@ def _reason(pod: Object, node: Object, is_strict: bool) -> str:
     if node_spec.get("unschedulable") and not tolerates(tolerations, _CORDONED):
         return "were unschedulable"
     for taint in node_spec.get("taints") or ():
-        if taint.get("effect") in REPELS and not tolerates(tolerations, taint):
+        if taint.get("effect") in REPELLING_EFFECTS and not tolerates(tolerations, taint):
             return f"had untolerated taint {{{taint['key']}: {taint.get('value') or ''}}}"
-    if is_strict and not is_chosen(pod, node):
+    if is_strict and not matches_node(pod, node):
         return "didn't match Pod's node affinity/selector"
     return ""
 
@@ -54,7 +54,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
     return operator == "Exists" or value == (taint.get("value") or "")
 
 
-def is_chosen(pod: Object, node: Object) -> bool:
+def matches_node(pod: Object, node: Object) -> bool:
     """Whether a node is among those that a pod asks for, by labels or name."""
     metadata, spec = node.get("metadata") or {}, pod["spec"]
     labels = metadata.get("labels") or {}
@@ -64,20 +64,20 @@ def is_chosen(pod: Object, node: Object) -> bool:
     if (wanted := affinity.get(_REQUIRED)) is None:
         return True
     names = {"metadata.name": metadata.get("name", "")}
-    return any(_fits(term, labels, names) for term in wanted.get("nodeSelectorTerms") or ())
+    return any(_matches_term(term, labels, names) for term in wanted.get("nodeSelectorTerms") or ())
 
 
-def _fits(term: Object, labels: Mapping[str, str], names: Mapping[str, str]) -> bool:
+def _matches_term(term: Object, labels: Mapping[str, str], names: Mapping[str, str]) -> bool:
     """An empty alternative is none."""
     by_label, by_name = term.get("matchExpressions") or (), term.get("matchFields") or ()
     if not by_label and not by_name:
         return False
-    return all(_matches(each, labels) for each in by_label) and all(
-        _matches(each, names) for each in by_name
+    return all(_matches_requirement(each, labels) for each in by_label) and all(
+        _matches_requirement(each, names) for each in by_name
     )
 
 
-def _matches(requirement: Object, values: Mapping[str, str]) -> bool:
+def _matches_requirement(requirement: Object, values: Mapping[str, str]) -> bool:
     operator, wanted = requirement["operator"], list(requirement.get("values") or ())
     found = values.get(requirement["key"])
     match operator:

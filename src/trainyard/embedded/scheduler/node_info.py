@@ -15,8 +15,8 @@ from trainyard.embedded.scheduler.resource_requests import (
     PODS,
     SHARED,
     Amounts,
+    describe_amount,
     pod_requests,
-    readable,
     total,
 )
 from trainyard.kinds.shared import labels
@@ -43,7 +43,7 @@ class PodEntry:
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
-    def of(cls, pod: Mapping[str, Any]) -> PodEntry:
+    def from_pod(cls, pod: Mapping[str, Any]) -> PodEntry:
         """From a stored pod."""
         metadata, spec = pod["metadata"], pod["spec"]
         marks = metadata.get("labels") or {}
@@ -79,16 +79,16 @@ class Shortage:
         return self.wanted > self.capacity
 
     @property
-    def is_of_devices(self) -> bool:
+    def lacks_devices(self) -> bool:
         """Whether it can be pretended that there are more."""
         return self.is_lasting and self.resource not in {*SHARED, PODS}
 
     def __str__(self) -> str:
-        wanted = readable(self.resource, self.wanted)
+        wanted = describe_amount(self.resource, self.wanted)
         if self.is_lasting:
-            has = readable(self.resource, self.capacity).removesuffix(f" {self.resource}")
+            has = describe_amount(self.resource, self.capacity).removesuffix(f" {self.resource}")
             return f"{wanted}, {NEVER_HERE} {has}"
-        free = readable(self.resource, max(self.free, 0)).removesuffix(f" {self.resource}")
+        free = describe_amount(self.resource, max(self.free, 0)).removesuffix(f" {self.resource}")
         return f"{wanted}, {free} are free"
 
 
@@ -102,12 +102,12 @@ class NodeInfo:
         self._leaving: set[str] = set()
         self._jobs: dict[str, dict[str, PodEntry]] = {}
 
-    def take(self, pod: PodEntry) -> None:
+    def add_pod(self, pod: PodEntry) -> None:
         """The pod holds what it requests from now on."""
         self._holders[pod.uid] = pod
         self._jobs.setdefault(pod.job, {})[pod.uid] = pod
 
-    def release(self, uid: str) -> bool:
+    def remove_pod(self, uid: str) -> bool:
         """The pod ended; False when it held nothing."""
         self._leaving.discard(uid)
         pod = self._holders.pop(uid, None)
@@ -123,16 +123,16 @@ class NodeInfo:
         """Whether the pod was given its part."""
         return uid in self._holders
 
-    def leave(self, uid: str) -> None:
+    def mark_leaving(self, uid: str) -> None:
         """The pod is being deleted, and will give up its part."""
         if uid in self._holders:
             self._leaving.add(uid)
 
-    def staying(self, job: str) -> list[PodEntry]:
+    def remaining_pods(self, job: str) -> list[PodEntry]:
         """The pods of a job that hold a part, and go on."""
         return [pod for uid, pod in self._jobs.get(job, {}).items() if uid not in self._leaving]
 
-    def never(self, wanted: Amounts) -> list[Shortage]:
+    def lasting_shortages(self, wanted: Amounts) -> list[Shortage]:
         """What even the empty machine has too little of, for a job that wants so much."""
         return [
             Shortage(name, value, capacity, capacity)
@@ -145,7 +145,7 @@ class NodeInfo:
         """The pods that hold a part."""
         return self._holders.values()
 
-    def counted(self, pods: Iterable[PodEntry]) -> Amounts:
+    def effective_requests(self, pods: Iterable[PodEntry]) -> Amounts:
         """What pods of one job count for together: unless strict, at most the whole machine."""
         amounts = total(pod.requests for pod in pods)
         if self.is_strict:
@@ -157,11 +157,11 @@ class NodeInfo:
 
     def used(self) -> Amounts:
         """What is held now."""
-        return total(self.counted(pods.values()) for pods in self._jobs.values())
+        return total(self.effective_requests(pods.values()) for pods in self._jobs.values())
 
     def shortages(self, pods: Sequence[PodEntry]) -> list[Shortage]:
         """Why these pods of one job cannot start together now; empty when they can."""
-        wanted = self.counted(pods)
+        wanted = self.effective_requests(pods)
         used = self.used()
         is_joining = not self.is_strict and pods[0].job in self._jobs
         return [
@@ -172,7 +172,7 @@ class NodeInfo:
             and used.get(name, 0) + value > (capacity := self.capacity.get(name, 0))
         ]
 
-    def clamped(self, job: str) -> Amounts:
+    def over_requests(self, job: str) -> Amounts:
         """What a job that runs asked for beyond the machine, where the machine bends."""
         if self.is_strict:
             return {}

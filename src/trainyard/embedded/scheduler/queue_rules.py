@@ -13,8 +13,8 @@ from trainyard.embedded.scheduler.resource_requests import (
     Amounts,
     add,
     amounts,
-    readable,
-    text,
+    describe_amount,
+    format_amount,
     total,
 )
 from trainyard.schema import duration
@@ -34,7 +34,7 @@ class QueueRules:
     """The scheduler made it, and nobody has changed it since."""
 
     @classmethod
-    def of(cls, queue: dict[str, Any]) -> QueueRules:
+    def from_object(cls, queue: dict[str, Any]) -> QueueRules:
         """From a stored Queue."""
         spec = queue.get("spec") or {}
         longest = spec.get("maxDuration")
@@ -51,15 +51,18 @@ class QueueRules:
         """Why these pods may not start through this queue now, or ""."""
         if self.is_closed:
             return f"queue {self.name} is closed"
-        held = total(node.counted([pod]) for pod in node.holders() if pod.queue == self.name)
-        wanted = total(node.counted([pod]) for pod in pods)
+        held = total(
+            node.effective_requests([pod]) for pod in node.holders() if pod.queue == self.name
+        )
+        wanted = total(node.effective_requests([pod]) for pod in pods)
         for name, value in add(held, wanted).items():
             limit = self.quota.get(name)
             if limit is not None and value > limit and name != PODS:
                 asked = wanted.get(name, 0)
                 return (
-                    f"queue {self.name} allows {readable(name, limit)}: "
-                    f"{text(name, held.get(name, 0))} in use, {text(name, asked)} wanted"
+                    f"queue {self.name} allows {describe_amount(name, limit)}: "
+                    f"{format_amount(name, held.get(name, 0))} in use, "
+                    f"{format_amount(name, asked)} wanted"
                     + (", more than it allows at all" if asked > limit else "")
                 )
         return ""
@@ -77,7 +80,7 @@ class GroupRules:
     queue: str
 
     @classmethod
-    def of(cls, group: Mapping[str, Any]) -> GroupRules:
+    def from_object(cls, group: Mapping[str, Any]) -> GroupRules:
         """From a stored PodGroup."""
         spec = group.get("spec") or {}
         return cls(

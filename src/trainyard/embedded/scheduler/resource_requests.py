@@ -32,13 +32,13 @@ def pod_requests(pod: Mapping[str, Any]) -> Amounts:
         wanted = _container(container)
         if container.get("restartPolicy") == "Always":
             sidecars = add(sidecars, wanted)
-            peak = most(peak, sidecars)
+            peak = maximum(peak, sidecars)
         else:
-            peak = most(peak, add(sidecars, wanted))
+            peak = maximum(peak, add(sidecars, wanted))
     running = sidecars
     for container in spec.get("containers") or ():
         running = add(running, _container(container))
-    total = add(most(peak, running), amounts(spec.get("overhead") or {}))
+    total = add(maximum(peak, running), amounts(spec.get("overhead") or {}))
     return {name: amount for name, amount in total.items() if amount}
 
 
@@ -52,18 +52,18 @@ def amount(name: str, value: str | int | float) -> int:
     return quantity.parse_milli(value) if name == CPU else quantity.parse_int(value)
 
 
-def text(name: str, value: int) -> str:
+def format_amount(name: str, value: int) -> str:
     """The reverse of `amount`, for people and for objects."""
     if name == CPU:
         return quantity.format_cpu(value)
     return quantity.format_bytes(value) if name in SHARED else str(value)
 
 
-def readable(name: str, value: int) -> str:
+def describe_amount(name: str, value: int) -> str:
     """`3.9Gi memory`, `2 cpu`: short enough for a sentence."""
     if name in (MEMORY, STORAGE) and value >= 1 << 30:
         return f"{value / (1 << 30):.3g}Gi {name}"
-    return f"{text(name, value)} {name}"
+    return f"{format_amount(name, value)} {name}"
 
 
 def add(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
@@ -80,7 +80,7 @@ def total(parts: Iterable[Mapping[str, int]]) -> Amounts:
     return result
 
 
-def most(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+def maximum(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
     """The larger per resource."""
     return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
 

@@ -13,13 +13,17 @@ from typing import Any
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.objects import Objects
 from trainyard.embedded.scheduler import node_filters
-from trainyard.embedded.scheduler.gangs import RESOURCES, Teams
+from trainyard.embedded.scheduler.gangs import RESOURCES, GangIndex
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.node_info import NodeInfo, PodEntry, Shortage
 from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
-from trainyard.embedded.scheduler.resource_requests import readable
-from trainyard.embedded.scheduler.scheduling_events import Reporter, owner_reference, reference
-from trainyard.embedded.service_supervisor import Findings, Guard, batches
+from trainyard.embedded.scheduler.resource_requests import describe_amount
+from trainyard.embedded.scheduler.scheduling_events import (
+    SchedulingEvents,
+    object_reference,
+    owner_reference,
+)
+from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
@@ -46,14 +50,14 @@ class SchedulerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
+class _SchedulingUnit:
     """Pods that start together, or one pod."""
 
     pods: tuple[PodEntry, ...]
     queue: QueueRules | None = None
     group: GroupRules | None = None
-    hold: str = ""
-    is_team: bool = False
+    hold_reason: str = ""
+    is_gang: bool = False
     is_forming: bool = False
     """Its pods are being created, which is nothing to warn of."""
     after: PodEntry | None = None
@@ -77,85 +81,85 @@ class Scheduler:
     """Binds pods to this machine until cancelled."""
 
     def __init__(
-        self, objects: Objects, settings: SchedulerSettings, findings: Findings | None = None
+        self, objects: Objects, settings: SchedulerSettings, supervisor: Supervisor | None = None
     ) -> None:
         self._objects = objects
-        self._guard: Guard[Event | None] = Guard("scheduler", findings)
+        self._guard: RetryGuard[Event | None] = RetryGuard("scheduler", supervisor)
         self._settings = settings
         self._node = NodeInfo(settings.capacity.amounts, is_strict=settings.is_strict)
-        self._machine: Object = {}
+        self._node_object: Object = {}
         """The node, as it is stored."""
         self._waiting: dict[str, PodEntry] = {}
         self._queues: dict[str, QueueRules] = {}
         self._groups: dict[tuple[str, str], GroupRules] = {}
-        self._told: dict[str, str] = {}
-        self._teams = Teams(self._node.capacity, is_strict=settings.is_strict)
-        self._held: set[str] = set()
-        self._reporter = Reporter(objects)
+        self._reported_reasons: dict[str, str] = {}
+        self._gangs = GangIndex(self._node.capacity, is_strict=settings.is_strict)
+        self._waiting_jobs: set[str] = set()
+        self._events = SchedulingEvents(objects)
 
     async def run(self) -> None:
         """Follow the registry and place pods as they come; there is always a default queue."""
         with suppress(AlreadyExists):
-            await self._objects.create(_QUEUES, _queue(DEFAULT_QUEUE))
+            await self._objects.create(_QUEUES, _new_queue(DEFAULT_QUEUE))
         subscription = self._objects.subscribe(_NODES, *RESOURCES, _PODS, _QUEUES, _GROUPS)
         try:
-            async for events in batches(subscription, self._guard):
-                again = [event for event in self._guard.due() if event is not None]
+            async for events in event_batches(subscription, self._guard):
+                again = [event for event in self._guard.due_retries() if event is not None]
                 # Status changes of running pods are the bulk, and change nothing here.
-                changes = [self._guarded_note(event) for event in (*again, *events)]
+                changes = [self._observe_guarded(event) for event in (*again, *events)]
                 if any(changes) or not events:
-                    await self._place()
+                    await self._schedule()
         finally:
             self._objects.unsubscribe(subscription)
 
     # What changed. Each returns whether that may let a pod start, or stop one from waiting.
 
-    def _guarded_note(self, event: Event) -> bool:
+    def _observe_guarded(self, event: Event) -> bool:
         with self._guard.step(event.object, event):
-            return self._note(event)
+            return self._observe(event)
         return False
 
-    def _note(self, event: Event) -> bool:
+    def _observe(self, event: Event) -> bool:
         if event.resource == _PODS:
-            return self._note_pod(event)
+            return self._observe_pod(event)
         if event.resource in RESOURCES:
-            job = self._teams.note(event)
-            return job in self._held and bool(self._waiting)
+            job = self._gangs.observe(event)
+            return job in self._waiting_jobs and bool(self._waiting)
         metadata = event.object["metadata"]
         name, is_gone = metadata["name"], event.type == "DELETED"
         if event.resource == _NODES:
             if name == self._settings.node_name:
-                self._machine = {} if is_gone else event.object
+                self._node_object = {} if is_gone else event.object
             return bool(self._waiting)
         if event.resource == _QUEUES:
             self._queues.pop(name, None)
             if not is_gone:
-                self._queues[name] = QueueRules.of(event.object)
+                self._queues[name] = QueueRules.from_object(event.object)
         else:
             self._groups.pop((metadata["namespace"], name), None)
             if not is_gone:
-                self._groups[metadata["namespace"], name] = GroupRules.of(event.object)
+                self._groups[metadata["namespace"], name] = GroupRules.from_object(event.object)
         return bool(self._waiting)
 
-    def _note_pod(self, event: Event) -> bool:
+    def _observe_pod(self, event: Event) -> bool:
         uid = event.object["metadata"]["uid"]
         phase = (event.object.get("status") or {}).get("phase")
         if event.type == "DELETED" or phase in _ENDED:
             self._waiting.pop(uid, None)
-            self._told.pop(uid, None)
+            self._reported_reasons.pop(uid, None)
             if event.type == "DELETED":
-                self._told.pop(_clamped(owner_reference(event.object)), None)
-            return self._node.release(uid) and bool(self._waiting)
+                self._reported_reasons.pop(_clamped_key(owner_reference(event.object)), None)
+            return self._node.remove_pod(uid) and bool(self._waiting)
         if self._node.holds(uid):
             if "deletionTimestamp" in event.object["metadata"]:
-                self._node.leave(uid)
+                self._node.mark_leaving(uid)
             return False
-        entry = PodEntry.of(event.object)
+        entry = PodEntry.from_pod(event.object)
         is_placed = entry.node == self._settings.node_name
         if is_placed or entry.is_deleting or event.object["spec"].get("schedulingGates"):
             self._waiting.pop(uid, None)
             if is_placed:
-                self._node.take(entry)
+                self._node.add_pod(entry)
             return False
         if entry.node and self._settings.is_strict:
             return False  # pinned to a machine that is not there: nobody's to place
@@ -164,23 +168,23 @@ class Scheduler:
 
     # Placing.
 
-    async def _place(self) -> None:
+    async def _schedule(self) -> None:
         if not self._settings.is_strict:
             await self._create_absent_queues()
         writes: list[Coroutine[Any, Any, None]] = []
-        self._held = {pod.job for pod in self._waiting.values()}
+        self._waiting_jobs = {pod.job for pod in self._waiting.values()}
         for unit in sorted(self._units(), key=lambda unit: unit.order):
             with self._guard.step(unit.pods[0].raw, None, "placing"):
-                writes += self._place_unit(unit)
+                writes += self._schedule_unit(unit)
         await asyncio.gather(*writes)
 
-    def _place_unit(self, unit: _Unit) -> list[Coroutine[Any, Any, None]]:
+    def _schedule_unit(self, unit: _SchedulingUnit) -> list[Coroutine[Any, Any, None]]:
         """What is to be written so that the pods of a unit start, or wait and say why."""
-        if reason := unit.hold or self._refusal(unit):
-            told = [self._explain(pod, reason) for pod in unit.pods]
+        if reason := unit.hold_reason or self._rejection_reason(unit):
+            told = [self._report_unschedulable(pod, reason) for pod in unit.pods]
             return told if unit.is_forming else [*told, self._warn(unit, reason)]
         for pod in unit.pods:
-            self._node.take(pod)
+            self._node.add_pod(pod)
             del self._waiting[pod.uid]
         return [self._guarded_bind(pod) for pod in unit.pods]
 
@@ -190,7 +194,7 @@ class Scheduler:
         with self._guard.step(pod.raw, None, "binding"):
             bound = await self._bind(pod)
         if not bound:
-            self._node.release(pod.uid)
+            self._node.remove_pod(pod.uid)
             if self._is_there(pod):
                 self._waiting[pod.uid] = pod
 
@@ -200,8 +204,8 @@ class Scheduler:
             return bool(now["metadata"]["uid"] == pod.uid)
         return False
 
-    def _units(self) -> list[_Unit]:
-        units: list[_Unit] = []
+    def _units(self) -> list[_SchedulingUnit]:
+        units: list[_SchedulingUnit] = []
         grouped: dict[tuple[str, str], list[PodEntry]] = {}
         by_job: dict[str, list[PodEntry]] = {}
         for pod in self._waiting.values():
@@ -210,57 +214,61 @@ class Scheduler:
             elif pod.queue:
                 queue = self._queues.get(pod.queue)
                 hold = "" if queue else f"queue {pod.queue} does not exist"
-                units.append(_Unit((pod,), queue, None, hold))
+                units.append(_SchedulingUnit((pod,), queue, None, hold))
             else:
                 by_job.setdefault(pod.job, []).append(pod)
         for key, pods in grouped.items():
             units += self._group_units(key, pods)
         for job, pods in by_job.items():
-            units += self._team_units(job, pods)
+            units += self._gang_units(job, pods)
         return units
 
-    def _team_units(self, job: str, pods: list[PodEntry]) -> list[_Unit]:
+    def _gang_units(self, job: str, pods: list[PodEntry]) -> list[_SchedulingUnit]:
         """The replicas that need each other, as long as too few of them run (decision 113)."""
         team = None
         with self._guard.step(pods[0].raw, None, "its job"):
-            team = self._teams.of(job)
-        wanted = self._teams.wanted(job, team.size) if team else 0
-        first = wanted - len(self._node.staying(job))
+            team = self._gangs.gang_of(job)
+        wanted = self._gangs.required_members(job, team.size) if team else 0
+        first = wanted - len(self._node.remaining_pods(job))
         if team is None or first <= 0:
-            return [_Unit((pod,)) for pod in pods]
+            return [_SchedulingUnit((pod,)) for pod in pods]
         pods = team.by_rank(pods)
-        if wanted == team.size and (never := self._node.never(team.needs)):
-            return [_Unit(tuple(pods), hold=_shortage(team.size, never), is_team=True)]
+        if wanted == team.size and (never := self._node.lasting_shortages(team.needs)):
+            return [
+                _SchedulingUnit(
+                    tuple(pods), hold_reason=_shortage_message(team.size, never), is_gang=True
+                )
+            ]
         if len(pods) < first:
             hold = f"waits for other pods of its job: {first} start together"
-            return [_Unit(tuple(pods), hold=hold, is_forming=True)]
-        later = [_Unit((pod,), after=pods[0]) for pod in pods[first:]]
-        return [_Unit(tuple(pods[:first]), is_team=True), *later]
+            return [_SchedulingUnit(tuple(pods), hold_reason=hold, is_forming=True)]
+        later = [_SchedulingUnit((pod,), after=pods[0]) for pod in pods[first:]]
+        return [_SchedulingUnit(tuple(pods[:first]), is_gang=True), *later]
 
-    def _group_units(self, key: tuple[str, str], pods: list[PodEntry]) -> list[_Unit]:
+    def _group_units(self, key: tuple[str, str], pods: list[PodEntry]) -> list[_SchedulingUnit]:
         """The group as a whole while it waits; single pods once its minimum runs."""
         group = self._groups.get(key)
         if group is None:
             hold = f"pod group {key[1]} does not exist"
-            return [_Unit((pod,), None, None, hold) for pod in pods]
+            return [_SchedulingUnit((pod,), None, None, hold) for pod in pods]
         name = pods[0].queue or group.queue
         queue = self._queues.get(name)
         running = [p for p in self._node.holders() if (p.namespace, p.group) == key]
         hold = f"queue {name} does not exist" if queue is None else ""
-        least = self._teams.wanted(pods[0].job, group.min_member)
+        least = self._gangs.required_members(pods[0].job, group.min_member)
         hold = hold or group.missing([*running, *pods], least)
         if hold:
-            return [_Unit(tuple(pods), queue, group, hold)]
+            return [_SchedulingUnit(tuple(pods), queue, group, hold)]
         # Those beyond the minimum start only if there is room.
         first = max(least - len(running), 0)
         pods.sort(key=lambda pod: (pod.created, pod.name))
-        together = [_Unit(tuple(pods[:first]), queue, group)] if first else []
-        return [*together, *(_Unit((pod,), queue, group) for pod in pods[first:])]
+        together = [_SchedulingUnit(tuple(pods[:first]), queue, group)] if first else []
+        return [*together, *(_SchedulingUnit((pod,), queue, group) for pod in pods[first:])]
 
-    def _refusal(self, unit: _Unit) -> str:
+    def _rejection_reason(self, unit: _SchedulingUnit) -> str:
         for pod in unit.pods:
-            if text := node_filters.refusal(
-                pod.raw, self._machine, is_strict=self._settings.is_strict
+            if text := node_filters.rejection_reason(
+                pod.raw, self._node_object, is_strict=self._settings.is_strict
             ):
                 return text
         if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._node)):
@@ -268,7 +276,7 @@ class Scheduler:
         shortages = self._node.shortages(unit.pods)
         if not shortages:
             return ""
-        return _shortage(len(unit.pods), shortages)
+        return _shortage_message(len(unit.pods), shortages)
 
     async def _bind(self, pod: PodEntry) -> bool:
         """Whether the pod is there to be bound."""
@@ -287,15 +295,15 @@ class Scheduler:
             )
         except NotFound:
             return False
-        self._told.pop(pod.uid, None)
+        self._reported_reasons.pop(pod.uid, None)
         with suppress(TrainyardError):  # an event is not worth the binding
-            await self._warn_of_liberties(pod)
+            await self._warn_of_deviations(pod)
         return True
 
-    async def _explain(self, pod: PodEntry, reason: str) -> None:
-        if self._told.get(pod.uid) == reason:
+    async def _report_unschedulable(self, pod: PodEntry, reason: str) -> None:
+        if self._reported_reasons.get(pod.uid) == reason:
             return
-        self._told[pod.uid] = reason
+        self._reported_reasons[pod.uid] = reason
 
         def change(obj: Object) -> Object | None:
             if obj["metadata"]["uid"] != pod.uid:
@@ -306,38 +314,39 @@ class Scheduler:
         try:
             await self._objects.update(_PODS, pod.namespace, pod.name, change, subresource="status")
         except TrainyardError:  # told with the next change
-            self._told.pop(pod.uid, None)
+            self._reported_reasons.pop(pod.uid, None)
 
-    async def _warn(self, unit: _Unit, reason: str) -> None:
+    async def _warn(self, unit: _SchedulingUnit, reason: str) -> None:
         """Say why a unit waits, once for all pods of a job that wait for the same."""
         first = unit.pods[0]
-        is_one = len(unit.pods) == 1 and not unit.is_team
-        about = reference(first.raw) if is_one else owner_reference(first.raw)
+        is_one = len(unit.pods) == 1 and not unit.is_gang
+        about = object_reference(first.raw) if is_one else owner_reference(first.raw)
         message = f"cannot schedule {about['name']}: {reason}"
         topic = f"{first.job}: {reason}"
-        await self._reporter.warn(about, "FailedScheduling", message, topic=topic)
+        await self._events.warn(about, "FailedScheduling", message, topic=topic)
 
     # The liberties that a laptop takes with a cluster's manifest (decision 39).
 
-    async def _warn_of_liberties(self, pod: PodEntry) -> None:
+    async def _warn_of_deviations(self, pod: PodEntry) -> None:
         if self._settings.is_strict:
             return
         job = owner_reference(pod.raw)
-        if clamped := self._node.clamped(pod.job):
+        if clamped := self._node.over_requests(pod.job):
+            capacity = self._node.capacity
             asked = ", ".join(
-                f"{readable(name, value)} of {readable(name, self._node.capacity.get(name, 0))}"
+                f"{describe_amount(name, value)} of {describe_amount(name, capacity.get(name, 0))}"
                 for name, value in clamped.items()
             )
             text = f"the job requests more than this machine has ({asked}); it runs all the same"
             # The sum grows pod by pod; once is enough.
-            if self._told.setdefault(_clamped(job), text) is text:
-                await self._reporter.warn(job, "RequestsClamped", text)
+            if self._reported_reasons.setdefault(_clamped_key(job), text) is text:
+                await self._events.warn(job, "RequestsClamped", text)
         if pod.node:
             text = f"nodeName {pod.node} is taken to mean this machine"
-            await self._reporter.warn(job, "PlacementIgnored", text)
-        if not node_filters.is_chosen(pod.raw, self._machine):
+            await self._events.warn(job, "PlacementIgnored", text)
+        if not node_filters.matches_node(pod.raw, self._node_object):
             text = "nodeSelector and nodeAffinity are taken to mean this machine"
-            await self._reporter.warn(job, "PlacementIgnored", text)
+            await self._events.warn(job, "PlacementIgnored", text)
 
     async def _create_absent_queues(self) -> None:
         pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}
@@ -352,20 +361,20 @@ class Scheduler:
         if not is_dns_subdomain(name):  # a label, which nobody has checked
             return
         try:
-            queue = await self._objects.create(_QUEUES, _queue(name))
+            queue = await self._objects.create(_QUEUES, _new_queue(name))
         except AlreadyExists:
             return
-        self._queues[name] = QueueRules.of(queue)
+        self._queues[name] = QueueRules.from_object(queue)
         if name != DEFAULT_QUEUE:
             text = f"queue {name} did not exist; it was created without limits"
-            await self._reporter.warn(owner_reference(pod.raw), "QueueCreated", text)
+            await self._events.warn(owner_reference(pod.raw), "QueueCreated", text)
 
 
-def _shortage(pods: int, shortages: Sequence[Shortage]) -> str:
+def _shortage_message(pods: int, shortages: Sequence[Shortage]) -> str:
     """What so many pods lack, and how to get it."""
     who = "needs" if pods == 1 else f"the {pods} pods that start together need"
     text = f"{who} " + "; ".join(str(shortage) for shortage in shortages)
-    if devices := [shortage for shortage in shortages if shortage.is_of_devices]:
+    if devices := [shortage for shortage in shortages if shortage.lacks_devices]:
         flags = " ".join(f"--resource {s.resource}={s.wanted}" for s in devices)
         return f"{text}; to pretend the devices, start the cluster with {flags}"
     if any(shortage.is_lasting for shortage in shortages):
@@ -373,12 +382,12 @@ def _shortage(pods: int, shortages: Sequence[Shortage]) -> str:
     return f"{text}; waiting for other pods to end"
 
 
-def _queue(name: str) -> Object:
+def _new_queue(name: str) -> Object:
     """A queue without limits (decision 39)."""
     return {"metadata": {"name": name, "annotations": {labels.IMPLICIT: "true"}}, "spec": {}}
 
 
-def _clamped(job: Mapping[str, Any]) -> str:
+def _clamped_key(job: Mapping[str, Any]) -> str:
     return f"{job['uid']}/RequestsClamped"
 
 

@@ -17,31 +17,30 @@ _REMEMBERED = 10_000
 _COMPONENT = "trainyard-scheduler"
 
 
-class Reporter:
+class SchedulingEvents:
     """Writes core/v1 Events into the registry."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._said: dict[tuple[str, str, str], None] = {}
+        self._sent: dict[tuple[str, str, str], None] = {}
 
     async def warn(
-        self, reference: Mapping[str, Any], reason: str, message: str, *, topic: str = ""
+        self, object_reference: Mapping[str, Any], reason: str, message: str, *, topic: str = ""
     ) -> None:
-        """Warn about the object that `reference` names, unless that, or of this topic, was said
-        before."""
-        said = (topic or reference["uid"], reason, "" if topic else message)
-        if said in self._said:
+        """Warn about the object that `reference` names, once for each message or `topic`."""
+        said = (topic or object_reference["uid"], reason, "" if topic else message)
+        if said in self._sent:
             return
-        self._said[said] = None
-        if len(self._said) > _REMEMBERED:
-            del self._said[next(iter(self._said))]
+        self._sent[said] = None
+        if len(self._sent) > _REMEMBERED:
+            del self._sent[next(iter(self._sent))]
         now = now_text()
-        name = f"{reference['name']}.{uuid.uuid4().hex[:16]}"
-        namespace = reference.get("namespace") or "default"
+        name = f"{object_reference['name']}.{uuid.uuid4().hex[:16]}"
+        namespace = object_reference.get("namespace") or "default"
         await self._write(
             {
                 "metadata": {"name": name, "namespace": namespace},
-                "involvedObject": dict(reference),
+                "involvedObject": dict(object_reference),
                 "type": "Warning",
                 "reason": reason,
                 "message": message,
@@ -61,7 +60,7 @@ class Reporter:
             _log.debug("event not written: %s", error)
 
 
-def reference(obj: Mapping[str, Any]) -> dict[str, Any]:
+def object_reference(obj: Mapping[str, Any]) -> dict[str, Any]:
     """What an Event says of the object that it is about."""
     metadata = obj["metadata"]
     return {
@@ -78,5 +77,7 @@ def owner_reference(pod: Mapping[str, Any]) -> dict[str, Any]:
     metadata = pod["metadata"]
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
-            return reference(owner | {"metadata": owner | {"namespace": metadata["namespace"]}})
-    return reference(pod)
+            return object_reference(
+                owner | {"metadata": owner | {"namespace": metadata["namespace"]}}
+            )
+    return object_reference(pod)

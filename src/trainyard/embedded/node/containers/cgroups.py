@@ -30,7 +30,7 @@ _LIMIT_FILES = {
 
 
 # Decision 75.
-def default_processes() -> int:
+def default_pids_limit() -> int:
     """Half of what the kernel has room for, so that one container cannot take it all."""
     with open("/proc/sys/kernel/pid_max") as file:
         return min(_MOST_PROCESSES, int(file.read()) // 2)
@@ -45,7 +45,7 @@ class Limits:
     processes: int = 0
 
     @classmethod
-    def of(cls, container: Mapping[str, Any], processes: int = 0) -> Limits:
+    def from_container(cls, container: Mapping[str, Any], processes: int = 0) -> Limits:
         limits = container.get("resources", {}).get("limits", {})
         memory = quantity.parse_int(limits["memory"]) if "memory" in limits else 0
         cpu = quantity.parse_milli(limits["cpu"]) if "cpu" in limits else 0
@@ -78,7 +78,7 @@ class ClusterGroups:
     def __init__(self, state_dir: str) -> None:
         digest = hashlib.sha256(os.path.realpath(state_dir).encode())
         self._name = digest.hexdigest()[:12]
-        self._held: dict[str, int] = {}
+        self._locked_folders: dict[str, int] = {}
         self._is_unified = os.path.exists(f"{_ROOT}/cgroup.controllers")
         hierarchies = [_ROOT] if self._is_unified else [f"{_ROOT}/{c}" for c in _CONTROLLERS]
         for hierarchy in hierarchies:
@@ -118,7 +118,7 @@ class ClusterGroups:
     def _make(self, hierarchy: str, name: str, settings: Mapping[str, int | str]) -> list[str]:
         folder = f"{hierarchy}/{_TOP}/{self._name}/{name}"
         try:
-            self._hold(hierarchy)
+            self._lock_cluster_folder(hierarchy)
             os.makedirs(folder, exist_ok=True)
             for file, value in settings.items():
                 with contextlib.suppress(FileNotFoundError):
@@ -128,9 +128,9 @@ class ClusterGroups:
             return []
         return [folder]
 
-    def _hold(self, hierarchy: str) -> None:
+    def _lock_cluster_folder(self, hierarchy: str) -> None:
         """Make the cluster's folder in ``hierarchy``, once, so that nobody else removes it."""
-        if hierarchy in self._held:
+        if hierarchy in self._locked_folders:
             return
         top = f"{hierarchy}/{_TOP}"
         own = f"{top}/{self._name}"
@@ -141,7 +141,7 @@ class ClusterGroups:
             os.makedirs(own, exist_ok=True)
             fd = os.open(own, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_SH)
-        self._held[hierarchy] = fd
+        self._locked_folders[hierarchy] = fd
         if self._is_unified:
             for folder in (hierarchy, top, own):
                 for controller in _CONTROLLERS:
@@ -150,11 +150,11 @@ class ClusterGroups:
 
     def close(self) -> None:
         """No container of this cluster is left: remove what is there of it."""
-        for hierarchy, fd in self._held.items():
+        for hierarchy, fd in self._locked_folders.items():
             with contextlib.suppress(OSError):
                 _remove_all(f"{hierarchy}/{_TOP}/{self._name}")
             os.close(fd)
-        self._held.clear()
+        self._locked_folders.clear()
 
 
 def _write(path: str, value: int | str) -> None:
@@ -204,14 +204,14 @@ def _groups(folder: str) -> list[str]:
         return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
-def was_out_of_memory(folders: list[str]) -> bool:
+def had_oom_kill(folders: list[str]) -> bool:
     """Whether the kernel killed something in these groups because memory ran out."""
     return any(
         _count(folders, file, "oom_kill") for file in ("memory.events", "memory.oom_control")
     )
 
 
-def refused_processes(folders: list[str]) -> int:
+def pids_limit_hits(folders: list[str]) -> int:
     """How often a process or thread was refused because these groups had as many as they may."""
     return _count(folders, "pids.events", "max")
 

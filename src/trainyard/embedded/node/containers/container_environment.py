@@ -17,10 +17,10 @@ from decimal import ROUND_CEILING
 from typing import Any
 
 from trainyard.embedded import tenants
-from trainyard.embedded.node.containers.inherited_environment import inherited
-from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.containers.inherited_environment import inherited_variables
+from trainyard.embedded.node.network.service_environment import ServiceEnvironment
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.objects import Objects
 from trainyard.kinds.shared import labels, pod_contract
 from trainyard.kube.errors import NotFound
@@ -51,11 +51,11 @@ class PodContext:
     pod: Mapping[str, Any]
     folder: str
     """Of the pod alone, on the host."""
-    memory: Memory
+    runtime_folder: RuntimeFolder
     """The same for what goes with the pod."""
     address: str
     objects: Objects
-    links: ServiceLinks
+    service_environment: ServiceEnvironment
     settings: NodeSettings
     warn: Warn
     """``warn(reason, text)`` tells the pod's owner what cannot be honoured."""
@@ -65,21 +65,21 @@ class PodContext:
         return str(self.pod["metadata"]["namespace"])
 
     @property
-    def guest(self) -> User | None:
+    def tenant(self) -> User | None:
         """As whom the pod runs, where it is not the cluster's owner (decision 89)."""
-        return tenants.guest_of(self.objects, self.namespace)
+        return tenants.tenant_of(self.objects, self.namespace)
 
-    def hand_over(self, path: str | int) -> None:
+    def give_to_tenant(self, path: str | int) -> None:
         """Give what was made for the pod, a path or descriptor, to the one as whom it runs."""
-        if (guest := self.guest) is not None:
-            os.chown(path, guest.uid, guest.gid)
+        if (tenant := self.tenant) is not None:
+            os.chown(path, tenant.uid, tenant.gid)
 
-    def rights(self) -> AbstractContextManager[None]:
+    def tenant_rights(self) -> AbstractContextManager[None]:
         """Reach the host's files for the block as the one as whom the pod runs."""
-        guest = self.guest
-        return nullcontext() if guest is None else acting_as(*tenants.account(guest))
+        tenant = self.tenant
+        return nullcontext() if tenant is None else acting_as(*tenants.account(tenant))
 
-    def container(self, name: str) -> Mapping[str, Any] | None:
+    def find_container(self, name: str) -> Mapping[str, Any] | None:
         spec = self.pod["spec"]
         everyone = (*spec.get("initContainers", ()), *spec["containers"])
         return next((each for each in everyone if each["name"] == name), None)
@@ -91,7 +91,7 @@ class PodContext:
             return str(node["status"]["allocatable"].get(resource, "0"))
         return "0"
 
-    def keys_of(
+    def object_data(
         self, kind: str, name: str, only: Collection[str] | None = None
     ) -> dict[str, bytes] | None:
         """The keys of a ConfigMap or Secret, all or `only` some, decoded; None if there is no such
@@ -173,7 +173,7 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def image_environment(image: str, settings: NodeSettings, python: str = "") -> dict[str, str]:
     """The variables that the image's environment, or the caller's, brings (decisions 42, 120);
     ``python`` is the interpreter of who submitted the job, where it has an environment."""
-    env = inherited(settings.environment, settings.passed)
+    env = inherited_variables(settings.environment, settings.passed)
     own, called_as = settings.python_prefix, settings.called_as
     return interpreters.environment_of_image(env, image, settings.images, own, called_as, python)
 
@@ -186,17 +186,17 @@ def container_environment(
     `is_plain`: the addresses of Services do not exist."""
     own: dict[str, str] = {}
     has_links = context.pod["spec"].get("enableServiceLinks", True) and not is_plain
-    links = context.links.of(context.namespace) if has_links else {}
+    links = context.service_environment.variables_for(context.namespace) if has_links else {}
     known = ChainMap(own, links)
     for source in container.get("envFrom", ()):
-        own.update(_all_of(source, context))
+        own.update(_env_from(source, context))
     for entry in container.get("env", ()):
-        value = _value(entry, context, container)
+        value = _env_value(entry, context, container)
         if value is not None:
             own[entry["name"]] = expand(value, known) if "value" in entry else value
     settings = context.settings
-    if (guest := context.guest) is not None:
-        own_start = tenants.environment(inherited(settings.environment), guest)
+    if (tenant := context.tenant) is not None:
+        own_start = tenants.tenant_environment(inherited_variables(settings.environment), tenant)
         settings = replace(settings, environment=own_start)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     base = image_environment(container.get("image", ""), settings, python)
@@ -213,20 +213,20 @@ def host_name(pod: Mapping[str, Any]) -> str:
     return name[:63].rstrip("-.")
 
 
-def _all_of(source: Mapping[str, Any], context: PodContext) -> dict[str, str]:
-    found = _referred(source, "Ref", context)
+def _env_from(source: Mapping[str, Any], context: PodContext) -> dict[str, str]:
+    found = _referenced_object(source, "Ref", context)
     if found is None:
         return {}
     what, reference, data = found
     if data is None:
         if reference.get("optional"):
             return {}
-        raise _missing(f"{what} does not exist")
+        raise _config_error(f"{what} does not exist")
     prefix = source.get("prefix", "")
     return {prefix + key: value.decode(errors="replace") for key, value in data.items()}
 
 
-def _value(
+def _env_value(
     entry: Mapping[str, Any], context: PodContext, container: Mapping[str, Any]
 ) -> str | None:
     source = entry.get("valueFrom")
@@ -235,11 +235,11 @@ def _value(
     if "fieldRef" in source:
         return field_value(context, source["fieldRef"]["fieldPath"])
     if reference := source.get("resourceFieldRef"):
-        named = context.container(reference.get("containerName", ""))
+        named = context.find_container(reference.get("containerName", ""))
         return resource_value(context, named or container, reference)
-    found = _referred(source, "KeyRef", context)
+    found = _referenced_object(source, "KeyRef", context)
     if found is None:
-        raise _missing(f"unsupported env source {', '.join(source)}")
+        raise _config_error(f"unsupported env source {', '.join(source)}")
     what, reference, data = found
     key = reference["key"]
     if data is not None and key in data:
@@ -247,19 +247,19 @@ def _value(
     if reference.get("optional"):
         return None
     missing = "does not exist" if data is None else f"has no key {key!r}"
-    raise _missing(f"{what} {missing}")
+    raise _config_error(f"{what} {missing}")
 
 
-def _referred(
+def _referenced_object(
     source: Mapping[str, Any], ending: str, context: PodContext
 ) -> tuple[str, Mapping[str, Any], dict[str, bytes] | None] | None:
     """The ConfigMap or Secret: how to call it, how it is referred to, and what it holds."""
     for kind, name in (("ConfigMap", "configMap"), ("Secret", "secret")):
         if (reference := source.get(name + ending)) is not None:
-            data = context.keys_of(kind, reference["name"])
+            data = context.object_data(kind, reference["name"])
             return f"{kind} {context.namespace}/{reference['name']}", reference, data
     return None
 
 
-def _missing(message: str) -> NotReady:
+def _config_error(message: str) -> NotReady:
     return NotReady("CreateContainerConfigError", message)

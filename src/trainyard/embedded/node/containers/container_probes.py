@@ -12,47 +12,48 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from trainyard.embedded.node.container_runtime import ContainerRuntime
-from trainyard.embedded.node.containers.exec_sessions import command, run_command
-from trainyard.embedded.node.pods.pod_status import Run
+from trainyard.embedded.node.containers.exec_sessions import new_command, run_command
+from trainyard.embedded.node.pods.pod_status import ContainerRun
 from trainyard.schema.errors import TrainyardError
 
-Verdict = Callable[[Run, str, str], None]
-_Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[str]]
+ProbeCallback = Callable[[ContainerRun, str, str], None]
+_Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[str]]
 _log = logging.getLogger(__name__)
 _HOOK_SECONDS = 600.0
 _STARTUP_POLL_SECONDS = 0.2
 _STATUS_LINE_BYTES = 4096
 
 
-class Target(NamedTuple):
+class ProbeTarget(NamedTuple):
     """A container, and how to reach it: its pod's uid and address."""
 
     runtime: ContainerRuntime
     pod: str
     address: str
-    run: Run
+    run: ContainerRun
 
 
 class Prober:
     """The probes of one pod; ``verdict(run, outcome, message)`` hears of changes.
 
-    Outcomes are ``started``, ``ready``, ``unready``, ``failing`` (the message says how) and
+    Outcomes are ``has_started``, ``is_ready``, ``unready``, ``failing`` (the message says how) and
     ``failed`` (the message names the probe).
     """
 
-    def __init__(self, verdict: Verdict) -> None:
+    def __init__(self, verdict: ProbeCallback) -> None:
         self._verdict = verdict
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._others: set[asyncio.Task[None]] = set()
 
-    def start(self, target: Target) -> None:
+    def start(self, target: ProbeTarget) -> None:
         """Begin probing a container that has just started."""
         run = target.run
         self.stop(run.name)
         self._tasks[run.name] = [
             asyncio.create_task(self._probe(target, kind, spec))
             for kind in ("startup", "readiness", "liveness")
-            if (spec := run.spec.get(f"{kind}Probe")) and not (kind == "startup" and run.started)
+            if (spec := run.spec.get(f"{kind}Probe"))
+            and not (kind == "startup" and run.has_started)
         ]
 
     def stop(self, container: str) -> None:
@@ -72,7 +73,7 @@ class Prober:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _probe(self, target: Target, kind: str, spec: Mapping[str, Any]) -> None:
+    async def _probe(self, target: ProbeTarget, kind: str, spec: Mapping[str, Any]) -> None:
         run = target.run
         period = float(spec.get("periodSeconds", 10))
         needed = int(spec.get("successThreshold", 1))
@@ -81,19 +82,19 @@ class Prober:
         told = ""
         await asyncio.sleep(float(spec.get("initialDelaySeconds", 0)))
         while True:
-            if kind != "startup" and not run.started:
+            if kind != "startup" and not run.has_started:
                 await asyncio.sleep(min(period, _STARTUP_POLL_SECONDS))
                 continue
-            problem = await check(target, spec)
+            problem = await run_probe(target, spec)
             successes = 0 if problem else successes + 1
             failures = failures + 1 if problem else 0
             if problem and problem != told:  # as long as it stays so, it is told once
                 self._verdict(run, "failing", f"{kind.capitalize()} probe failed: {problem}")
             told = problem
             if kind == "readiness":
-                if successes >= needed and not run.ready:
+                if successes >= needed and not run.is_ready:
                     self._verdict(run, "ready", "")
-                elif failures >= allowed and run.ready:
+                elif failures >= allowed and run.is_ready:
                     self._verdict(run, "unready", "")
             elif failures >= allowed:
                 self.spawn(self._fail(run, f"{kind} probe"))
@@ -103,16 +104,16 @@ class Prober:
                 return
             await asyncio.sleep(period)
 
-    async def _fail(self, run: Run, probe: str) -> None:
+    async def _fail(self, run: ContainerRun, probe: str) -> None:
         self._verdict(run, "failed", probe)
 
 
-async def check(target: Target, spec: Mapping[str, Any]) -> str:
+async def run_probe(target: ProbeTarget, spec: Mapping[str, Any]) -> str:
     """One probe; returns what is wrong, or "" when all is well."""
     seconds = float(spec.get("timeoutSeconds", 1))
     try:
         async with asyncio.timeout(seconds):
-            return await _act(target, spec)
+            return await _run_action(target, spec)
     except TimeoutError:
         return f"no answer within {seconds:g}s"
     except (TrainyardError, OSError) as error:
@@ -122,14 +123,14 @@ async def check(target: Target, spec: Mapping[str, Any]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-async def run_hook(target: Target, hook: Mapping[str, Any]) -> str:
+async def run_hook(target: ProbeTarget, hook: Mapping[str, Any]) -> str:
     """A postStart or preStop hook; returns what went wrong."""
     try:
         async with asyncio.timeout(_HOOK_SECONDS):
             if "sleep" in hook:
                 await asyncio.sleep(float(hook["sleep"]["seconds"]))
                 return ""
-            return await _act(target, hook)
+            return await _run_action(target, hook)
     except (TrainyardError, OSError, TimeoutError) as error:
         return str(error) or "took too long"
     except Exception as error:
@@ -137,10 +138,10 @@ async def run_hook(target: Target, hook: Mapping[str, Any]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-async def _act(target: Target, action: Mapping[str, Any]) -> str:
+async def _run_action(target: ProbeTarget, action: Mapping[str, Any]) -> str:
     if "exec" in action:
         argv = action["exec"]["command"]
-        wanted = command(target.pod, target.run.name, argv)
+        wanted = new_command(target.pod, target.run.name, argv)
         code, output = await run_command(target.runtime, wanted)
         tail = output[-500:].decode(errors="replace").strip()
         said = f": {tail}" if tail else ""
@@ -160,12 +161,12 @@ async def _act(target: Target, action: Mapping[str, Any]) -> str:
         return ""
     place = f"{target.address}:{port}"
     if "grpc" in action:
-        return await _spoken(connection, partial(_grpc, place, spec))
+        return await _talk(connection, partial(_grpc, place, spec))
     tls_host = host if spec.get("scheme") == "HTTPS" else ""
-    return await _spoken(connection, partial(_http_get, place, spec), tls_host)
+    return await _talk(connection, partial(_http_get, place, spec), tls_host)
 
 
-async def _spoken(connection: socket.socket, speak: _Speak, tls_host: str = "") -> str:
+async def _talk(connection: socket.socket, speak: _Talk, tls_host: str = "") -> str:
     """What comes of speaking over a connection, which is closed then."""
     tls: dict[str, Any] = {}
     if tls_host:  # whose certificate it is does not matter, as to a kubelet
@@ -188,7 +189,7 @@ async def _grpc(
 ) -> str:
     from trainyard.embedded.node.containers import grpc_health
 
-    return await grpc_health.ask(reader, writer, place, spec.get("service") or "")
+    return await grpc_health.check_health(reader, writer, place, spec.get("service") or "")
 
 
 async def _http_get(

@@ -9,32 +9,32 @@ import time
 from collections.abc import Callable, Sequence
 
 from trainyard.embedded.node.container_runtime import RuntimeRefused
-from trainyard.embedded.node.containers.container_probes import Prober, Target, run_hook
-from trainyard.embedded.node.pods.pod_status import Run
+from trainyard.embedded.node.containers.container_probes import Prober, ProbeTarget, run_hook
+from trainyard.embedded.node.pods.pod_status import ContainerRun
 from trainyard.podruntime import protocol
 
 _LOOK_SECONDS = 0.01
 _KILL_SECONDS = 10.0
 
 
-class Stopper:
+class ContainerStopper:
     """Stops the containers of one pod; ``cut_short()`` tells that the grace is to end now."""
 
     def __init__(self, prober: Prober, cut_short: Callable[[], bool]) -> None:
         self._prober = prober
-        self._cut_short = cut_short
+        self._is_killed_now = cut_short
 
-    async def stop_all(self, targets: Sequence[Target], grace: float) -> None:
+    async def stop_all(self, targets: Sequence[ProbeTarget], grace: float) -> None:
         """Main containers first, then sidecars, all within ``grace`` seconds."""
         until = time.monotonic() + grace
         for sidecars in (False, True):
             async with asyncio.TaskGroup() as group:
                 for target in targets:
-                    if target.run.active and target.run.sidecar == sidecars:
+                    if target.run.is_active and target.run.is_sidecar == sidecars:
                         left = max(0.0, until - time.monotonic())
                         group.create_task(self.stop(target, left))
 
-    async def stop(self, target: Target, grace: float) -> None:
+    async def stop(self, target: ProbeTarget, grace: float) -> None:
         """preStop, SIGTERM, and SIGKILL after ``grace`` seconds."""
         runtime, pod, _, run = target
         until, attempt = time.monotonic() + grace, run.attempt
@@ -46,13 +46,13 @@ class Stopper:
                         async with asyncio.timeout(grace):
                             await run_hook(target, hook)
                 await runtime.request(protocol.Signal(pod, run.name, signal.SIGTERM))
-                await self._end(run, attempt, until)
-            if run.active and run.attempt == attempt:
+                await self._wait_for_exit(run, attempt, until)
+            if run.is_active and run.attempt == attempt:
                 await runtime.request(protocol.Kill(pod, run.name))
-                await self._end(run, attempt, time.monotonic() + _KILL_SECONDS)
+                await self._wait_for_exit(run, attempt, time.monotonic() + _KILL_SECONDS)
 
-    async def _end(self, run: Run, attempt: int, until: float) -> None:
-        while run.active and run.attempt == attempt and time.monotonic() < until:
-            if self._cut_short():
+    async def _wait_for_exit(self, run: ContainerRun, attempt: int, until: float) -> None:
+        while run.is_active and run.attempt == attempt and time.monotonic() < until:
+            if self._is_killed_now():
                 return
             await asyncio.sleep(_LOOK_SECONDS)

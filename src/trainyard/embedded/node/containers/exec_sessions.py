@@ -12,7 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from trainyard.embedded.kubelet_api import Output
+from trainyard.embedded.kubelet_api import OutputChunk
 from trainyard.embedded.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.podruntime import protocol, wire
 from trainyard.podruntime.attach import Attach
@@ -20,12 +20,12 @@ from trainyard.podruntime.attach import Attach
 _CHUNK = 1 << 16
 _TERMINAL_SECONDS = 10.0
 # Chunks that nobody has taken yet: with so many no more is read, and the command has to wait.
-_MAX_WAITING = 16
+_MAX_QUEUED_CHUNKS = 16
 # Of the output of a command whose output is not streamed; its end tells what went wrong.
 _TAIL_BYTES = 1 << 14
 
 
-class Streams:
+class StreamSession:
     """Descriptors that a program reads and writes, as an ``ExecSession`` has them. Single use."""
 
     def __init__(self) -> None:
@@ -34,13 +34,13 @@ class Streams:
         self._terminal = -1
         """Its controlling end, which is closed as what else it is."""
         self._outputs: dict[int, int] = {}
-        self._queue: asyncio.Queue[Output | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
 
-    def _read(self) -> None:
+    def _resume_reading(self) -> None:
         for fd in self._outputs:
-            self._loop.add_reader(fd, self._readable, fd)
+            self._loop.add_reader(fd, self._on_readable, fd)
 
-    def _readable(self, fd: int) -> None:
+    def _on_readable(self, fd: int) -> None:
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
@@ -48,8 +48,8 @@ class Streams:
         except OSError:  # EIO: the terminal's other end is closed
             data = b""
         if data:
-            self._queue.put_nowait(Output(self._outputs[fd], data))
-            if self._queue.qsize() >= _MAX_WAITING:
+            self._queue.put_nowait(OutputChunk(self._outputs[fd], data))
+            if self._queue.qsize() >= _MAX_QUEUED_CHUNKS:
                 for each in self._outputs:
                     self._loop.remove_reader(each)
             return
@@ -63,10 +63,10 @@ class Streams:
         if not self._outputs:
             self._queue.put_nowait(None)
 
-    async def output(self) -> AsyncIterator[Output]:
+    async def output(self) -> AsyncIterator[OutputChunk]:
         while (chunk := await self._queue.get()) is not None:
-            if self._queue.qsize() == _MAX_WAITING - 1:
-                self._read()
+            if self._queue.qsize() == _MAX_QUEUED_CHUNKS - 1:
+                self._resume_reading()
             yield chunk
 
     async def write(self, data: bytes) -> None:
@@ -74,7 +74,9 @@ class Streams:
             try:
                 data = data[os.write(self._stdin, data) :]
             except BlockingIOError:
-                await _until(self._loop.add_writer, self._loop.remove_writer, self._stdin)
+                await _wait_until_ready(
+                    self._loop.add_writer, self._loop.remove_writer, self._stdin
+                )
             except OSError:
                 return
 
@@ -101,7 +103,7 @@ class Streams:
         self._stdin = self._terminal = -1
 
 
-class Session(Streams):
+class CommandSession(StreamSession):
     """One command; implements ``trainyard.embedded.kubelet_api.ExecSession``."""
 
     def __init__(self, runtime: ContainerRuntime, wanted: protocol.Exec) -> None:
@@ -113,7 +115,7 @@ class Session(Streams):
     @classmethod
     async def start(
         cls, runtime: ContainerRuntime, wanted: protocol.Exec, *, stdin: bool = False
-    ) -> Session:
+    ) -> CommandSession:
         session = cls(runtime, wanted)
         try:
             if wanted.tty:
@@ -126,7 +128,7 @@ class Session(Streams):
             raise
         for fd in session._outputs:
             os.set_blocking(fd, False)
-        session._read()
+        session._resume_reading()
         return session
 
     async def _start_pipes(self, stdin: bool) -> None:
@@ -154,7 +156,9 @@ class Session(Streams):
             ours.setblocking(False)
             decoder = wire.Decoder()
             async with asyncio.timeout(_TERMINAL_SECONDS):
-                await _until(self._loop.add_reader, self._loop.remove_reader, ours.fileno())
+                await _wait_until_ready(
+                    self._loop.add_reader, self._loop.remove_reader, ours.fileno()
+                )
             decoder.receive(ours)
         try:
             (self._stdin,) = decoder.take_descriptors(1)
@@ -174,13 +178,13 @@ class Session(Streams):
         await super().close()
 
 
-class Attachment(Streams):
+class AttachSession(StreamSession):
     """The streams of a container itself; they end with its output, and it goes on without us."""
 
     @classmethod
     async def start(
         cls, runtime: ContainerRuntime, pod: str, container: Mapping[str, Any], *, stdin: bool
-    ) -> Attachment:
+    ) -> AttachSession:
         """``container``: its spec."""
         made = cls()
         ours, theirs = os.pipe2(os.O_CLOEXEC)
@@ -201,7 +205,7 @@ class Attachment(Streams):
                 os.close(end)
         made._ends_input = bool(container.get("stdinOnce"))
         os.set_blocking(ours, False)
-        made._read()
+        made._resume_reading()
         return made
 
     def __init__(self) -> None:
@@ -220,7 +224,9 @@ class Attachment(Streams):
         return 0
 
 
-async def _until(watch: Callable[..., Any], forget: Callable[[int], Any], fd: int) -> None:
+async def _wait_until_ready(
+    watch: Callable[..., Any], forget: Callable[[int], Any], fd: int
+) -> None:
     """Until ``fd`` is ready for what the event loop's ``watch`` and ``forget`` are about."""
     ready = asyncio.Event()
     watch(fd, ready.set)
@@ -230,14 +236,16 @@ async def _until(watch: Callable[..., Any], forget: Callable[[int], Any], fd: in
         forget(fd)
 
 
-def command(pod: str, container: str, argv: Sequence[str], *, tty: bool = False) -> protocol.Exec:
+def new_command(
+    pod: str, container: str, argv: Sequence[str], *, tty: bool = False
+) -> protocol.Exec:
     """A command to start as a Session."""
     return protocol.Exec(pod, container, uuid.uuid4().hex, tuple(argv), tty)
 
 
 async def run_command(runtime: ContainerRuntime, wanted: protocol.Exec) -> tuple[int, bytes]:
     """Run a command to its end; returns its exit code and the last that it wrote."""
-    session = await Session.start(runtime, wanted)
+    session = await CommandSession.start(runtime, wanted)
     try:
         tail = b""
         async for chunk in session.output():

@@ -33,7 +33,7 @@ def requested(container: Mapping[str, Any]) -> int:
     return int(amount or 0)
 
 
-class Pool:
+class GpuPool:
     """Hands out the GPUs of a node."""
 
     def __init__(self, devices: Iterable[int]) -> None:
@@ -53,7 +53,7 @@ class Pool:
         self._free = [device for device in self._free if device not in taken]
         self._held.setdefault(pod, {})[container] = taken
 
-    def give_back(self, pod: str) -> None:
+    def release(self, pod: str) -> None:
         for devices in self._held.pop(pod, {}).values():
             self._free = sorted({*self._free, *devices})
 

@@ -23,7 +23,9 @@ _MOST_BYTES = 16384
 """Of a frame, as long as one has not said that one takes more."""
 
 
-async def ask(reader: StreamReader, writer: StreamWriter, authority: str, service: str) -> str:
+async def check_health(
+    reader: StreamReader, writer: StreamWriter, authority: str, service: str
+) -> str:
     """What is wrong with a service, "" when it serves."""
     name = service.encode()
     message = b"\x0a" + _varint(len(name)) + name if name else b""

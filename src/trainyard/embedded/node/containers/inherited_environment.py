@@ -14,7 +14,7 @@ from trainyard.machine.secret_redaction import is_secret
 
 # https://man7.org/linux/man-pages/man7/environ.7.html, and what torch, CUDA, ROCm, Hugging Face's
 # libraries, compilers and TLS libraries document as places and switches of theirs.
-PASSED = """
+INHERITED = """
 PATH HOME USER LOGNAME SHELL TERM LANG LANGUAGE LC_* TZ
 LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH CC CXX MAX_JOBS VIRTUAL_ENV PYTHON* CONDA_*
 PYENV_* ASDF_* MISE_*
@@ -28,7 +28,7 @@ XDG_CACHE_HOME MPLBACKEND MPLCONFIGDIR
 """
 PROXIES = "HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY"
 """In either case, and only without a user and a password in them."""
-NEVER = """
+NEVER_INHERITED = """
 HOSTNAME PWD OLDPWD SHLVL _ COLUMNS LINES LISTEN_FDS NOTIFY_SOCKET PYTEST_CURRENT_TEST
 MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK GROUP_RANK LOCAL_WORLD_SIZE ROLE_RANK
 CUDA_VISIBLE_DEVICES PET_* TORCHELASTIC_* KUBERNETES_* TRAINYARD_*
@@ -36,22 +36,24 @@ CUDA_VISIBLE_DEVICES PET_* TORCHELASTIC_* KUBERNETES_* TRAINYARD_*
 """Of the caller's own place, or of another distributed job: only for who names them in full."""
 
 
-def inherited(environment: Mapping[str, str], wanted: tuple[str, ...] = ()) -> dict[str, str]:
+def inherited_variables(
+    environment: Mapping[str, str], wanted: tuple[str, ...] = ()
+) -> dict[str, str]:
     """What of ``environment`` pods have; ``wanted`` are more names and patterns (``fnmatch``)."""
-    return {n: value for n, value in environment.items() if _is_passed(n, value, wanted)}
+    return {n: value for n, value in environment.items() if _is_inherited(n, value, wanted)}
 
 
 @functools.lru_cache(4096)
-def _is_passed(name: str, value: str, wanted: tuple[str, ...]) -> bool:
+def _is_inherited(name: str, value: str, wanted: tuple[str, ...]) -> bool:
     if name in wanted:
         return True
-    if _any_of(NEVER).match(name):
+    if _compile_patterns(NEVER_INHERITED).match(name):
         return False
-    if wanted and _any_of(" ".join(wanted)).match(name):
+    if wanted and _compile_patterns(" ".join(wanted)).match(name):
         return True
-    if _any_of(PROXIES).match(name.upper()):
+    if _compile_patterns(PROXIES).match(name.upper()):
         return "@" not in value
-    return _any_of(PASSED).match(name) and not is_secret(name)
+    return _compile_patterns(INHERITED).match(name) and not is_secret(name)
 
 
 class _Patterns(NamedTuple):
@@ -70,7 +72,7 @@ class _Patterns(NamedTuple):
 
 
 @functools.cache
-def _any_of(patterns: str) -> _Patterns:
+def _compile_patterns(patterns: str) -> _Patterns:
     all_ = patterns.split()
     names = {each for each in all_ if not _is_pattern(each)}
     begin = {each for each in all_ if each.endswith("*") and not _is_pattern(each[:-1])}

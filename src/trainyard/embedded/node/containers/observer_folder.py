@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.kinds.shared.pod_contract import OBSERVE
 
 
@@ -21,9 +21,9 @@ def is_observed(container: Mapping[str, Any]) -> bool:
 class ObserverFolder:
     """One folder for all pods: they only read it. `memory`: where it is to be."""
 
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._made: Memory | None = None
+    def __init__(self, memory: RuntimeFolder) -> None:
+        self._folder = memory
+        self._made: RuntimeFolder | None = None
 
     def path(self) -> str:
         """The source of its mount; made for the first who asks.
@@ -32,9 +32,9 @@ class ObserverFolder:
         """
         if self._made is None:
             self._made = self._make()
-        return self._made.there
+        return self._made.runtime_path
 
-    def _make(self) -> Memory:
+    def _make(self) -> RuntimeFolder:
         # Imported for the first rank: a cluster without any is ready sooner.
         from trainyard.payloads.shipping import (
             HOOK,
@@ -46,10 +46,10 @@ class ObserverFolder:
         archive = base64.b64decode(observer_archive())
         files = {HOOK: observer_hook().encode(), OBSERVER_ARCHIVE: archive}
         digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
-        found = self._memory.beneath(digest)
-        if os.path.isdir(found.here):
+        found = self._folder.child(digest)
+        if os.path.isdir(found.path):
             return found
-        draft = self._memory.beneath(f".{digest}").here
+        draft = self._folder.child(f".{digest}").path
         shutil.rmtree(draft, ignore_errors=True)  # of an agent that did not come to the end
         os.makedirs(draft)
         for name, data in files.items():
@@ -58,5 +58,5 @@ class ObserverFolder:
                 file.write(data)
             os.chmod(f"{draft}/{name}", 0o444)
         os.chmod(draft, 0o755)
-        os.rename(draft, found.here)
+        os.rename(draft, found.path)
         return found

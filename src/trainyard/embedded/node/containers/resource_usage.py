@@ -18,7 +18,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.embedded.kubelet_api import Measured, Usage
+from trainyard.embedded.kubelet_api import ResourceUsage, UsageSample
 from trainyard.schema.dataclass import dataclass
 
 _FRESH_SECONDS = 0.9
@@ -33,7 +33,7 @@ _HELD = ("RssAnon:", "RssShmem:")
 """Memory that cannot be had back by dropping what was read from files."""
 
 
-class Running(NamedTuple):
+class RunningContainer(NamedTuple):
     """A container that runs; ``pid`` is its first process, ``gpus`` minor numbers."""
 
     pod: str
@@ -60,50 +60,54 @@ class _Reading(NamedTuple):
 
 
 @dataclass(slots=True)
-class Meter:
+class UsageMeter:
     """Remembers the last reading, since what is used of CPU is the difference of two."""
 
-    _last: _Reading | None = None
-    _told: Measured | None = None
+    _last_reading: _Reading | None = None
+    _last_sample: UsageSample | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def measure(self, running: Sequence[Running]) -> Measured:
+    async def measure(self, running: Sequence[RunningContainer]) -> UsageSample:
         """What these use; takes half a second where nobody has asked for a while."""
         async with self._lock:
             now = time.monotonic()
-            if self._told is not None and self._last and now - self._last.at < _FRESH_SECONDS:
-                return self._told
+            if (
+                self._last_sample is not None
+                and self._last_reading
+                and now - self._last_reading.at < _FRESH_SECONDS
+            ):
+                return self._last_sample
             gpus = asyncio.create_task(asyncio.to_thread(_gpus, [box.gpus for box in running]))
-            before = self._last
+            before = self._last_reading
             if before is None or now - before.at > _LONGEST_WINDOW_SECONDS:
                 before = await asyncio.to_thread(_read, running)
                 await asyncio.sleep(_WINDOW_SECONDS)
-            self._last = await asyncio.to_thread(_read, running)
-            self._told = _measured(running, before, self._last, await gpus)
-            return self._told
+            self._last_reading = await asyncio.to_thread(_read, running)
+            self._last_sample = _usage_between(running, before, self._last_reading, await gpus)
+            return self._last_sample
 
 
-def _measured(
-    running: Iterable[Running],
+def _usage_between(
+    running: Iterable[RunningContainer],
     before: _Reading,
     now: _Reading,
     gpus: Mapping[int, tuple[float, int]],
-) -> Measured:
+) -> UsageSample:
     window = now.at - before.at
-    containers: dict[str, dict[str, Usage]] = {}
+    containers: dict[str, dict[str, ResourceUsage]] = {}
     for box in running:
         if (key := box[:3]) in now.seconds:  # else it has ended just now
             # One that was not there before has used all its time since.
             spent = now.seconds[key] - before.seconds.get(key, 0.0)
             cpu = max(0.0, spent) / window
-            usage = Usage(cpu, now.memory[key], *_share(box.gpus, gpus))
+            usage = ResourceUsage(cpu, now.memory[key], *_gpu_usage(box.gpus, gpus))
             containers.setdefault(box.pod, {})[box.name] = usage
     cpu = max(0.0, now.machine_seconds - before.machine_seconds) / window
-    node = Usage(cpu, now.machine_memory, *_share(list(gpus), gpus))
-    return Measured(time.time(), window, node, containers)
+    node = ResourceUsage(cpu, now.machine_memory, *_gpu_usage(list(gpus), gpus))
+    return UsageSample(time.time(), window, node, containers)
 
 
-def _share(
+def _gpu_usage(
     own: Sequence[int], gpus: Mapping[int, tuple[float, int]]
 ) -> tuple[float | None, int | None]:
     found = [gpus[number] for number in own if number in gpus]
@@ -115,11 +119,11 @@ def _share(
 # -- CPU and memory ------------------------------------------------------------------------------
 
 
-def _read(running: Sequence[Running]) -> _Reading:
+def _read(running: Sequence[RunningContainer]) -> _Reading:
     seconds, memory = {}, {}
-    trees = _Trees() if any(not _counted(box.cgroups) for box in running) else None
+    trees = _ProcessTrees() if any(not _cgroup_usage(box.cgroups) for box in running) else None
     for box in running:
-        counted = _counted(box.cgroups)
+        counted = _cgroup_usage(box.cgroups)
         if counted is None and trees is not None:
             counted = trees.of(box.pid)
         if counted is not None:
@@ -127,7 +131,7 @@ def _read(running: Sequence[Running]) -> _Reading:
     return _Reading(time.monotonic(), seconds, memory, *_machine())
 
 
-def _counted(groups: Iterable[str]) -> tuple[float, int] | None:
+def _cgroup_usage(groups: Iterable[str]) -> tuple[float, int] | None:
     """What control groups tell; None unless they count both CPU time and memory."""
     seconds = memory = None
     for folder in groups:
@@ -151,7 +155,7 @@ def _fields(path: Path) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs}
 
 
-class _Trees:
+class _ProcessTrees:
     """All processes of the machine, by what is above them."""
 
     def __init__(self) -> None:
@@ -179,12 +183,12 @@ class _Trees:
         while left:
             pid = left.pop()
             seconds += self._processes[pid].seconds
-            memory += _held(pid)
+            memory += _held_memory(pid)
             left += self._below.get(pid, ())
         return seconds, memory
 
 
-def _held(pid: int) -> int:
+def _held_memory(pid: int) -> int:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as lines:
         return sum(int(line.split()[1]) * _KIB for line in lines if line.startswith(_HELD))
     return 0

@@ -20,8 +20,8 @@ from trainyard.embedded.node.containers.container_environment import (
 )
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.volumes import host_folders
-from trainyard.embedded.node.volumes.host_folders import component
-from trainyard.embedded.node.volumes.pod_volumes import Volumes
+from trainyard.embedded.node.volumes.host_folders import path_component
+from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
 from trainyard.kinds.shared import labels, pod_contract
 from trainyard.machine import interpreters
 from trainyard.machine.users import User
@@ -39,17 +39,17 @@ PERFMON BPF CHECKPOINT_RESTORE
 """
 # Not opened to a pod's writes just because an image of a cluster works there.
 _SHARED = "/home /media /mnt /root /srv /tmp /var/tmp /workspace"
-_SHARED_FOLDERS = _SHARED.split()
+_COMMON_FOLDERS = _SHARED.split()
 # Of the memory, as a limit for what a container may write into its root's layer (decision 79).
 _LAYER_SHARE = 4
 
 
 # Decision 42.
-class CannotStart(host_folders.Refused):
+class CannotStart(host_folders.PodRefused):
     """The container's specification can never be started; the text says how to fix it."""
 
 
-class Place(NamedTuple):
+class ContainerPlacement(NamedTuple):
     """Where on the node a container runs: the files for /etc/hosts and /etc/resolv.conf, GPUs."""
 
     hosts: str
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 def program_and_root(
-    container: Mapping[str, Any], volumes: Volumes, place: Place
+    container: Mapping[str, Any], volumes: PodVolumes, place: ContainerPlacement
 ) -> tuple[Program, Root | None]:
     """What the runtime is to start, and in which file system; raises NotReady or CannotStart."""
     context = volumes.context
@@ -80,28 +80,28 @@ def program_and_root(
         context,
         place.isolation,
     )
-    if (guest := context.guest) is not None:
-        program = _as_guest(program, guest, context, place.isolation)
+    if (tenant := context.tenant) is not None:
+        program = _as_tenant(program, tenant, context, place.isolation)
     binds = volumes.binds(container, env)
     if place.observer:
         ours = Bind(pod_contract.OBSERVER_PATH, place.observer, True, private=True)
-        binds = _merge([ours], binds)
+        binds = _merge_binds([ours], binds)
     if place.isolation == "plain":
         if context.settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
         return _without_mounts(program, container, binds, context.warn), None
     cwd = program.cwd
     own = _own_binds(volumes, container, place, home=home, cwd=cwd)
-    _tell_made_folders(own, volumes=binds, cwd=cwd, warn=context.warn)
+    _warn_of_made_folders(own, volumes=binds, cwd=cwd, warn=context.warn)
     root = Root(
-        binds=tuple(_merge(own, binds)),
+        binds=tuple(_merge_binds(own, binds)),
         devices=(*gpus.device_nodes(place.gpus), *_devices(container)),
         read_only=bool(container.get("securityContext", {}).get("readOnlyRootFilesystem")),
         privileged=program.privileged,
         work=cwd,
         size=layer_size(container),
         hidden=context.settings.hidden,
-        account=None if guest is None else tenants.account(guest),
+        account=None if tenant is None else tenants.account(tenant),
     )
     return program, root
 
@@ -113,7 +113,7 @@ def layer_size(container: Mapping[str, Any]) -> int:
     return min(quantity.parse_int(limit), whole // 2) if limit else whole // _LAYER_SHARE
 
 
-def layer_full(container: Mapping[str, Any]) -> str:
+def layer_full_message(container: Mapping[str, Any]) -> str:
     """Said of a container that failed when it had written as much as it may."""
     return (
         f"container {container['name']} has no room left outside of volumes, where it may write "
@@ -123,25 +123,30 @@ def layer_full(container: Mapping[str, Any]) -> str:
 
 
 def _own_binds(
-    volumes: Volumes, container: Mapping[str, Any], place: Place, *, home: str, cwd: str
+    volumes: PodVolumes,
+    container: Mapping[str, Any],
+    place: ContainerPlacement,
+    *,
+    home: str,
+    cwd: str,
 ) -> list[Bind]:
     context = volumes.context
     folder, settings = context.folder, context.settings
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
-    message_file = termination_path(folder, container["name"])
-    host_folders.ensure(os.path.dirname(message_file))
+    message_file = termination_message_path(folder, container["name"])
+    host_folders.ensure_folder(os.path.dirname(message_file))
     _write(message_file, b"", 0o666)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
-    host_name_file = context.memory.beneath("hostname")
-    host_folders.ensure(context.memory.here)
-    _write(host_name_file.here, f"{host_name(context.pod)}\n".encode(), 0o644)
+    host_name_file = context.runtime_folder.child("hostname")
+    host_folders.ensure_folder(context.runtime_folder.path)
+    _write(host_name_file.path, f"{host_name(context.pod)}\n".encode(), 0o644)
     return [
         Bind("/etc/hosts", place.hosts, True, private=True),
         Bind("/etc/resolv.conf", place.resolver, True, private=True),
-        *_temporary(folder, [home, cwd, settings.state_dir], settings, python),
-        *_persistent(home, cwd, volumes),
+        *_own_tmp(folder, [home, cwd, settings.state_dir], settings, python),
+        *_working_folder_binds(home, cwd, volumes),
         Bind(os.path.normpath(os.path.join("/", message_path)), message_file, private=True),
-        Bind("/etc/hostname", host_name_file.there, True, private=True),
+        Bind("/etc/hostname", host_name_file.runtime_path, True, private=True),
     ]
 
 
@@ -155,15 +160,15 @@ def _write(path: str, data: bytes, mode: int) -> None:
         os.close(fd)
 
 
-def termination_path(pod_folder: str, container: str) -> str:
+def termination_message_path(pod_folder: str, container: str) -> str:
     """The host's file behind a container's terminationMessagePath."""
-    return os.path.join(pod_folder, component(container), "termination-log")
+    return os.path.join(pod_folder, path_component(container), "termination-log")
 
 
-def drop_message(pod_folder: str, container: str) -> None:
+def delete_termination_message(pod_folder: str, container: str) -> None:
     """Delete that file if anything is in it; an empty one goes with the logs (decision 348)."""
-    with contextlib.suppress(OSError, host_folders.Refused):
-        path = termination_path(pod_folder, container)
+    with contextlib.suppress(OSError, host_folders.PodRefused):
+        path = termination_message_path(pod_folder, container)
         if os.lstat(path).st_size:
             os.unlink(path)
 
@@ -180,25 +185,25 @@ def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
 
 def _home_folder(context: PodContext) -> str:
     annotated = context.pod["metadata"].get("annotations", {}).get(labels.WORKING_DIR, "")
-    guest = context.guest
-    default = context.settings.working_dir if guest is None else guest.home
+    tenant = context.tenant
+    default = context.settings.working_dir if tenant is None else tenant.home
     return str(annotated or default or "/")
 
 
 # Decision 89.
-def _as_guest(program: Program, guest: User, context: PodContext, isolation: str) -> Program:
+def _as_tenant(program: Program, tenant: User, context: PodContext, isolation: str) -> Program:
     """The program of a user who is not the cluster's owner; raises CannotStart."""
     if os.geteuid() != 0 or isolation != "root":
         raise CannotStart(
-            f"namespace {context.namespace} belongs to {guest.name}, as whom only a cluster that "
+            f"namespace {context.namespace} belongs to {tenant.name}, as whom only a cluster that "
             "root started, with namespaces, can run pods"
         )
-    if found := tenants.problems(context.pod, guest):
+    if found := tenants.forbidden_fields(context.pod, tenant):
         raise CannotStart(f"{found[0].field}: {found[0].message}")
-    return tenants.restricted(program, guest)
+    return tenants.restrict_program(program, tenant)
 
 
-def _temporary(pod_folder: str, used: list[str], settings: NodeSettings, python: str) -> list[Bind]:
+def _own_tmp(pod_folder: str, used: list[str], settings: NodeSettings, python: str) -> list[Bind]:
     """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
     found = interpreters.find_interpreter(image_environment("", settings))
     needed = [*used, settings.python_prefix, os.path.dirname(found or ""), python]
@@ -206,41 +211,41 @@ def _temporary(pod_folder: str, used: list[str], settings: NodeSettings, python:
     if any((paths.real(path) + "/").startswith("/tmp/") for path in needed if path):
         return []
     path = os.path.join(pod_folder, "tmp")
-    host_folders.ensure(path)
+    host_folders.ensure_folder(path)
     os.chmod(path, 0o1777)
     return [Bind("/tmp", path, private=True)]
 
 
 # Decision 40.
-def _persistent(home: str, cwd: str, volumes: Volumes) -> list[Bind]:
+def _working_folder_binds(home: str, cwd: str, volumes: PodVolumes) -> list[Bind]:
     """The working folders that exist on the host: what is written there stays."""
     chosen: dict[str, Bind] = {}
-    for path, closed in ((home, ()), (cwd, _SHARED_FOLDERS)):
-        folder = host_folders.real(path)
+    for path, closed in ((home, ()), (cwd, _COMMON_FOLDERS)):
+        folder = host_folders.real_folder(path)
         if folder is None and path == home:
             raise CannotStart(
                 f"the working folder {path} is reached by a link, which a pod may have made: name "
                 "the folder itself"
             )
         if folder is None:
-            if not host_folders.lies_in(path, [home]):
+            if not host_folders.containing_folder(path, [home]):
                 text = f"workingDir {path} is reached by a link, which a pod may have made: what "
                 text += "is written there goes with the pod; name the folder itself"
                 volumes.context.warn("NotHonoured", text)
             continue
-        hidden = host_folders.lies_in(folder, volumes.hidden)
-        is_code = host_folders.is_code(folder, hidden) and volumes.context.guest is None
+        hidden = host_folders.containing_folder(folder, volumes.hidden)
+        is_code = host_folders.is_submitted_code(folder, hidden) and volumes.context.tenant is None
         if hidden and not is_code:
             raise CannotStart(
                 f"the working folder {path} lies in {hidden}, a cluster's own folder, which pods "
                 "do not see: work elsewhere, or keep the cluster elsewhere (TRAINYARD_STATE_DIR)"
             )
-        if folder not in (*host_folders.SYSTEM, *closed) and os.path.isdir(folder):
+        if folder not in (*host_folders.SYSTEM_FOLDERS, *closed) and os.path.isdir(folder):
             chosen.setdefault(folder, Bind(folder, folder, private=is_code))
     return list(chosen.values())
 
 
-def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:
+def _warn_of_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:
     """A mount point within a folder of the host has to be there: the kernel knows no other way."""
     # Decision 40.
     shared = [bind.target for bind in own if bind.target == bind.source]
@@ -251,7 +256,7 @@ def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: 
             warn("FolderMade", text)
 
 
-def _merge(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
+def _merge_binds(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
     """A volume wins over ours (the termination log, /tmp, the working folder) within it."""
     tops = [bind.target.rstrip("/") + "/" for bind in volumes]
     kept = [b for b in own if not any((b.target + "/").startswith(top) for top in tops)]
@@ -293,13 +298,13 @@ def _with_identity(
     return program._replace(
         unconfined=profile.get("type") == "Unconfined",
         privileged=bool(own.get("privileged")),
-        capabilities=_mask(capabilities.get("add", ())),
-        dropped=_mask(capabilities.get("drop", ())),
+        capabilities=_capability_mask(capabilities.get("add", ())),
+        dropped=_capability_mask(capabilities.get("drop", ())),
         no_new_privileges=own.get("allowPrivilegeEscalation") is False,
     )
 
 
-def _mask(capabilities: Iterable[str]) -> int:
+def _capability_mask(capabilities: Iterable[str]) -> int:
     names = {str(name).removeprefix("CAP_") for name in capabilities}
     bits = {name: 1 << number for number, name in enumerate(_CAPABILITIES.split())}
     if "ALL" in names:

@@ -12,7 +12,7 @@ _STOPPED = b"T"
 """proc_pid_stat(5); of one that a debugger holds it is a small letter."""
 
 
-def look(firsts: Collection[int]) -> Mapping[int, tuple[int, ...]]:
+def find_stopped_processes(firsts: Collection[int]) -> Mapping[int, tuple[int, ...]]:
     """Of containers' first processes: the stopped ones below each, by their numbers in the pod.
 
     Nothing is looked at without containers; one scan of /proc else.
@@ -29,11 +29,13 @@ def look(firsts: Collection[int]) -> Mapping[int, tuple[int, ...]]:
             below.setdefault(int(fields[1]), []).append(pid)
             if fields[0] == _STOPPED:
                 stopped.add(pid)
-    found = {first: _below(first, below) & stopped for first in firsts} if stopped else {}
-    return {first: tuple(sorted(map(_inner, pids))) for first, pids in found.items() if pids}
+    found = {first: _descendants(first, below) & stopped for first in firsts} if stopped else {}
+    return {
+        first: tuple(sorted(map(_pid_in_namespace, pids))) for first, pids in found.items() if pids
+    }
 
 
-def _below(first: int, below: Mapping[int, list[int]]) -> set[int]:
+def _descendants(first: int, below: Mapping[int, list[int]]) -> set[int]:
     found: set[int] = set()
     left = [first]
     while left:
@@ -43,7 +45,7 @@ def _below(first: int, below: Mapping[int, list[int]]) -> set[int]:
     return found
 
 
-def _inner(pid: int) -> int:
+def _pid_in_namespace(pid: int) -> int:
     """Its number in the innermost of its namespaces; its own if it is gone."""
     for line in _read(pid, "status").splitlines():
         if line.startswith(b"NSpid:"):

@@ -16,7 +16,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.podruntime.egress.told import Name
 
 DOMAIN = "svc.cluster.local"
@@ -26,7 +26,7 @@ Group = tuple[str, str]
 """Namespace, and a subdomain or something unique."""
 
 
-class Host(NamedTuple):
+class PodHost(NamedTuple):
     namespace: str
     subdomain: str
     hostname: str
@@ -40,7 +40,7 @@ class Host(NamedTuple):
         return self.namespace, self.subdomain or f"{self.hostname}."
 
 
-class Known(NamedTuple):
+class ServiceNames(NamedTuple):
     """What is known of a Service; `is_private`: here to the pods of its own group only. The rest is
     for the resolver, and as in its `Named`."""
 
@@ -51,19 +51,19 @@ class Known(NamedTuple):
     alias: str = ""
 
 
-_UNKNOWN = Known(())
+_NO_NAMES = ServiceNames(())
 
 
 class HostsFiles:
     """All groups of one node. ``folder`` receives the files."""
 
-    def __init__(self, folder: Memory) -> None:
+    def __init__(self, folder: RuntimeFolder) -> None:
         self._folder = folder
-        os.makedirs(folder.here, exist_ok=True)
-        self._pods: dict[str, Host] = {}
+        os.makedirs(folder.path, exist_ok=True)
+        self._pods: dict[str, PodHost] = {}
         self._groups: dict[Group, dict[str, str]] = {}
         """The lines of each pod."""
-        self._services: dict[Group, Known] = {}
+        self._services: dict[Group, ServiceNames] = {}
         self._public: dict[str, list[tuple[Group, str, str]]] = {}
         """Each Service that everybody knows, as a namespace has it: its own lines, and those of the
         pods that are named below it."""
@@ -77,19 +77,19 @@ class HostsFiles:
     def path(self, group: Group, aliases: str = "") -> str:
         """The file to mount at /etc/hosts for the pods of this group with these lines of their
         own."""
-        return self._folder.beneath(_file_name(group, aliases)).there
+        return self._folder.child(_file_name(group, aliases)).runtime_path
 
     def resolver_path(self, uid: str, text: str) -> str:
         """The file to mount at /etc/resolv.conf of a pod; those with the same text share it."""
         name = hashlib.sha1(text.encode()).hexdigest()[:16] + ".resolv"
-        place = self._folder.beneath(name)
+        place = self._folder.child(name)
         if name not in self._resolvers:
-            _rewrite(place.here, text.encode())
+            _rewrite(place.path, text.encode())
         self._resolvers.setdefault(name, set()).add(uid)
         self._resolvers_of.setdefault(uid, set()).add(name)
-        return place.there
+        return place.runtime_path
 
-    def set_pod(self, uid: str, host: Host) -> None:
+    def set_pod(self, uid: str, host: PodHost) -> None:
         self._pods[uid] = host
         self._groups.setdefault(host.group, {})[uid] = _pod_line(host)
         self._write(host.group)
@@ -115,14 +115,14 @@ class HostsFiles:
         self._write(host.group)
 
     def _unlink(self, name: str) -> None:
-        os.unlink(self._folder.beneath(name).here)
+        os.unlink(self._folder.child(name).path)
 
-    def set_services(self, changed: Mapping[Group, Known]) -> None:
+    def set_services(self, changed: Mapping[Group, ServiceNames]) -> None:
         """What is known now of Services, by namespace and name."""
         touched: set[Group] = set()
         is_public = False
         for key, known in changed.items():
-            old = self._services.pop(key, _UNKNOWN)
+            old = self._services.pop(key, _NO_NAMES)
             if known.names:
                 self._services[key] = known
             if old != known:
@@ -138,7 +138,7 @@ class HostsFiles:
         lines = self._groups.get(group)
         if lines is None:
             return
-        own = self._services.get(group, _UNKNOWN)
+        own = self._services.get(group, _NO_NAMES)
         private = _lines(group, own, group[0]) if own.is_private else ""
         public = [
             names if key == group else names + pods  # its own pods are in it anyway
@@ -149,7 +149,7 @@ class HostsFiles:
             name, whole = _file_name(group, aliases), text + aliases
             if self._written.get(name) != whole:
                 self._written[name] = whole
-                _rewrite(self._folder.beneath(name).here, whole.encode())
+                _rewrite(self._folder.child(name).path, whole.encode())
 
     def _public_lines(self, namespace: str) -> list[tuple[Group, str, str]]:
         if namespace not in self._public:
@@ -166,7 +166,7 @@ def _file_name(group: Group, aliases: str) -> str:
     return "_".join([*group, *own])
 
 
-def _lines(key: Group, known: Known, reader: str, *, pods: bool = False) -> str:
+def _lines(key: Group, known: ServiceNames, reader: str, *, pods: bool = False) -> str:
     """As pods of the namespace ``reader`` know a Service, or the pods that are named below it."""
     namespace, service = key
     lines = []
@@ -179,7 +179,7 @@ def _lines(key: Group, known: Known, reader: str, *, pods: bool = False) -> str:
     return "".join(lines)
 
 
-def _pod_line(host: Host) -> str:
+def _pod_line(host: PodHost) -> str:
     """The pod's names; and, for the reverse look-up only, its address as IPv6 sockets show it.
 
     The final dot keeps that second line out of forward look-ups, which must give IPv4 addresses.

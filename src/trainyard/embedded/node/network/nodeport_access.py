@@ -26,7 +26,7 @@ _STARTS = tuple(f"{method} ".encode() for method in _METHODS)
 _HTTP = re.compile(rb"[^\r\n]* HTTP/1\.[01]\r\n")
 
 
-class RefusedError(Exception):
+class PageRefused(Exception):
     """A page of another site asks; `answer` tells the browser so."""
 
     def __init__(self, why: str) -> None:
@@ -36,20 +36,20 @@ class RefusedError(Exception):
         self.answer = head.encode() + b"Content-Type: text/plain\r\n\r\n" + text
 
 
-async def is_one_of(users: Collection[int], end: socket.socket) -> bool:
+async def is_allowed_user(users: Collection[int], end: socket.socket) -> bool:
     """Whether a connection over loopback comes from root, this user or one of `users`."""
     peer, own = end.getpeername(), end.getsockname()
-    uid = await asyncio.to_thread(_owner, _address(*peer[:2]), _address(*own[:2]))
+    uid = await asyncio.to_thread(_owner_of_peer, _proc_address(*peer[:2]), _proc_address(*own[:2]))
     return uid in (0, os.geteuid(), *users)
 
 
-def _address(host: str, port: int) -> str:
+def _proc_address(host: str, port: int) -> str:
     """As the kernel writes it."""
     number = int.from_bytes(socket.inet_aton(host), sys.byteorder)
     return f"{number:08X}:{port:04X}"
 
 
-def _owner(peer: str, own: str) -> int:
+def _owner_of_peer(peer: str, own: str) -> int:
     """The user who has the other end; -1 when it is gone, this user where nothing can be read."""
     uid = os.geteuid()
     for table in _TABLES:
@@ -67,7 +67,7 @@ def _owner(peer: str, own: str) -> int:
     return uid
 
 
-async def opening(reader: asyncio.StreamReader) -> bytes:
+async def read_opening(reader: asyncio.StreamReader) -> bytes:
     """What a client sends first; raises RefusedError where a page of another site asks."""
     data = await reader.read(_CHUNK)
     while _may_be_http(data) and b"\r\n\r\n" not in data and len(data) < _CHUNK:
@@ -78,7 +78,7 @@ async def opening(reader: asyncio.StreamReader) -> bytes:
     if data.startswith(_STARTS) and _HTTP.match(data):
         problem = browser_origin.page_problem(_headers(data.partition(b"\r\n\r\n")[0]))
         if problem:
-            raise RefusedError(problem)
+            raise PageRefused(problem)
     return data
 
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 
 from trainyard.embedded.node.container_runtime import ContainerRuntime
-from trainyard.embedded.node.network.hosts_files import Known
+from trainyard.embedded.node.network.hosts_files import ServiceNames
 from trainyard.embedded.service_endpoints import Key
 from trainyard.podruntime.egress.told import Named, SetNames
 
 
-class Announcements:
+class ResolverUpdates:
     """What changes while the resolver is being told is told at once thereafter."""
 
     def __init__(self, runtime: ContainerRuntime) -> None:
@@ -20,7 +20,7 @@ class Announcements:
         self._changed: dict[str, str] = {}
         self._is_new = True
 
-    def note(self, known: Mapping[Key, Known]) -> None:
+    def observe(self, known: Mapping[Key, ServiceNames]) -> None:
         """Take up what names stand for now."""
         for (namespace, service), each in known.items():
             key, text = f"{namespace}/{service}", ""
@@ -32,7 +32,7 @@ class Announcements:
                 if not text:
                     del self._known[key]
 
-    async def tell(self) -> None:
+    async def send(self) -> None:
         """Of everything that it has not been told of."""
         if self._changed:
             told = SetNames(self._changed, self._is_new)

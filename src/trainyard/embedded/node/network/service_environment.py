@@ -12,7 +12,7 @@ from trainyard.embedded.storage.journal import Event
 from trainyard.schema.rules.services import HEADLESS
 
 
-class ServiceLinks:
+class ServiceEnvironment:
     """The variables of all Services that have an address, kept current as events tell of them.
 
     A job's own Services have none: a pod's start takes no longer where there are many jobs.
@@ -21,23 +21,23 @@ class ServiceLinks:
     def __init__(self) -> None:
         self._variables: dict[str, dict[str, dict[str, str]]] = {}
 
-    def note(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """Take up a change of a Service."""
         metadata = event.object["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
-        variables = {} if event.type == "DELETED" else dict(_of(event.object))
+        variables = {} if event.type == "DELETED" else dict(_variables_of(event.object))
         if variables:
             self._variables.setdefault(namespace, {})[name] = variables
         elif namespace in self._variables:
             self._variables[namespace].pop(name, None)
 
-    def of(self, namespace: str) -> dict[str, str]:
+    def variables_for(self, namespace: str) -> dict[str, str]:
         """Of the Services of a namespace, in the order of their names."""
         each = self._variables.get(namespace, {})
         return {name: value for key in sorted(each) for name, value in each[key].items()}
 
 
-def _of(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _variables_of(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     spec = service["spec"]
     address, ports = spec.get("clusterIP") or "", spec.get("ports") or ()
     if address in ("", HEADLESS) or not ports:

@@ -13,24 +13,24 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trainyard.embedded.kubelet_api import Connection, PodRuntime
+from trainyard.embedded.kubelet_api import KubeletApi, PodConnection
 from trainyard.embedded.node.network import nodeport_access
-from trainyard.embedded.node.network.hosts_files import DOMAIN, Known
+from trainyard.embedded.node.network.hosts_files import DOMAIN, ServiceNames
 from trainyard.embedded.objects import Objects
 from trainyard.embedded.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.embedded.service_endpoints import (
+    EndpointIndex,
     Key,
-    Selections,
-    host_name_in,
-    is_written,
-    led_to,
-    port_of,
-    reached,
-    same_port,
-    told_ends,
+    host_name_below,
+    is_controller_written,
+    manual_endpoints,
+    port_key,
+    routable_endpoints,
+    route_targets,
+    target_port,
 )
 from trainyard.embedded.storage.journal import Event
-from trainyard.embedded.tenants import guest_of
+from trainyard.embedded.tenants import tenant_of
 from trainyard.kube.errors import NotFound
 from trainyard.podruntime.egress.told import Name
 from trainyard.podruntime.protocol import Forward
@@ -49,7 +49,7 @@ Object = dict[str, Any]
 Warn = Callable[[Object, str, str], None]
 
 
-class Forwarding:
+class ServiceForwarding:
     """What the relay is to forward, and what names of Services stand for, kept current as events
     tell of Services, pods and Endpoints.
 
@@ -59,23 +59,23 @@ class Forwarding:
 
     def __init__(self, *, plain: bool) -> None:
         self._plain = plain
-        self._selections = Selections()
+        self._index = EndpointIndex()
         self._endpoints: dict[Key, Object] = {}
         self._touched: set[Key] = set()
         self._aliases: set[Key] = set()
         self._forwards: dict[Key, list[Forward]] = {}
 
-    def note(self, event: Event) -> bool:
+    def observe(self, event: Event) -> bool:
         """Take up a change; whether there is something to do about it."""
         if event.resource == "endpoints":
             metadata = event.object["metadata"]
             key = (metadata["namespace"], metadata["name"])
             self._endpoints.pop(key, None)
-            if event.type != "DELETED" and not is_written(event.object):
+            if event.type != "DELETED" and not is_controller_written(event.object):
                 self._endpoints[key] = event.object
             self._touched.add(key)
         else:
-            found = set(self._selections.note(event))
+            found = set(self._index.observe(event))
             self._touched |= found
             if event.resource == "services":
                 is_alias = event.object["spec"].get("type") == "ExternalName"
@@ -85,74 +85,75 @@ class Forwarding:
                 )
         return bool(self._touched)
 
-    def settle(self) -> dict[Key, Known]:
+    def take_changed_names(self) -> dict[Key, ServiceNames]:
         """Take up what was touched: what its names stand for now."""
         known = {}
         for key in self._touched | self._aliases:
-            service = self._selections.services.get(key)
-            known[key] = self._known(key, service)
-            found = [] if service is None else list(self._of(key, service))
+            service = self._index.services.get(key)
+            known[key] = self._names_of(key, service)
+            found = [] if service is None else list(self._forwards_of(key, service))
             self._forwards[key] = found
             if not found:
                 del self._forwards[key]
         self._touched.clear()
         return known
 
-    def wanted(self) -> list[Forward]:
+    def forwards(self) -> list[Forward]:
         """Everything that is to be forwarded, as of the last time it was settled."""
         return [each for key in sorted(self._forwards) for each in self._forwards[key]]
 
-    def _known(self, key: Key, service: Object | None, depth: int = 0) -> Known:
+    def _names_of(self, key: Key, service: Object | None, depth: int = 0) -> ServiceNames:
         if service is None:
-            return Known(())
+            return ServiceNames(())
         spec = service["spec"]
         if spec.get("type") == "ExternalName":
-            return self._alias(service, depth)
+            return self._names_of_alias(service, depth)
         address, named = spec.get("clusterIP", ""), _named_ports(spec)
         ports = tuple(f"_{p['name']}._{p.get('protocol', 'TCP').lower()}" for p in named)
         if address != HEADLESS:
             own = (Name(address, "", tuple(p["port"] for p in named)),) if address else ()
-            return Known(own, ports=ports)
+            return ServiceNames(own, ports=ports)
         owners = service["metadata"].get("ownerReferences", ())
         is_private = any(o.get("controller") for o in owners)
-        names = self._told_names(key, named)
+        names = self._manual_names(key, named)
         if spec.get("selector"):
-            ready = [each for each in self._selections.behind(service) if each.is_ready]
+            ready = [each for each in self._index.endpoints_of(service) if each.is_ready]
             names = [
-                Name(e.address, host_name_in(service, e.pod), _numbers(e.pod, named)) for e in ready
+                Name(e.address, host_name_below(service, e.pod), _numbers(e.pod, named))
+                for e in ready
             ]
-        return Known(tuple(names), is_private, ports, is_headless=True)
+        return ServiceNames(tuple(names), is_private, ports, is_headless=True)
 
-    def _alias(self, service: Object, depth: int) -> Known:
-        target, known = alias_of(service), Known(())
+    def _names_of_alias(self, service: Object, depth: int) -> ServiceNames:
+        target, known = external_name_target(service), ServiceNames(())
         if target is not None and depth < _MOST_ALIASES:
-            known = self._known(target, self._selections.services.get(target), depth + 1)
+            known = self._names_of(target, self._index.services.get(target), depth + 1)
         names = tuple(Name(each.address) for each in known.names)
-        return Known(names, alias=service["spec"].get("externalName", ""))
+        return ServiceNames(names, alias=service["spec"].get("externalName", ""))
 
-    def _told_names(self, key: Key, named: list[Object]) -> list[Name]:
+    def _manual_names(self, key: Key, named: list[Object]) -> list[Name]:
         """Of a headless Service without a selector, from somebody's own Endpoints."""
         return [
-            Name(each["ip"], each.get("hostname", ""), _told_numbers(subset, named))
+            Name(each["ip"], each.get("hostname", ""), _manual_port_numbers(subset, named))
             for subset in (self._endpoints.get(key) or {}).get("subsets") or ()
             for each in subset.get("addresses") or ()
         ]
 
-    def _of(self, key: Key, service: Object) -> Iterator[Forward]:
+    def _forwards_of(self, key: Key, service: Object) -> Iterator[Forward]:
         spec = service["spec"]
         address = spec.get("clusterIP", "")
         if address in ("", HEADLESS):
             return
-        pods = reached(self._selections.behind(service))
+        pods = routable_endpoints(self._index.endpoints_of(service))
         for port in spec.get("ports") or ():
             protocol = port.get("protocol", "TCP")
             if protocol not in ("TCP", "UDP"):
                 continue
             if spec.get("selector"):
-                known = ((each.address, port_of(each.pod, port)) for each in pods)
+                known = ((each.address, target_port(each.pod, port)) for each in pods)
                 ends = tuple((host, number) for host, number in known if number)
             else:
-                ends = tuple(told_ends(self._endpoints.get(key) or {}, port))
+                ends = tuple(manual_endpoints(self._endpoints.get(key) or {}, port))
             number = port["port"]
             if not self._plain:
                 yield Forward(address, number, ends, protocol)
@@ -160,7 +161,7 @@ class Forwarding:
                 yield from (Forward(host, number, ((host, n),)) for host, n in ends if n != number)
 
 
-def alias_of(service: Mapping[str, Any]) -> Key | None:
+def external_name_target(service: Mapping[str, Any]) -> Key | None:
     """The Service that an ExternalName names, if it names one of this cluster."""
     name, _, rest = str(service["spec"].get("externalName", "")).rstrip(".").partition(".")
     namespace, _, domain = rest.partition(".")
@@ -172,18 +173,18 @@ def _named_ports(spec: Mapping[str, Any]) -> list[Object]:
 
 
 def _numbers(pod: Mapping[str, Any], ports: list[Object]) -> tuple[int, ...]:
-    return tuple(port_of(pod, port) for port in ports)
+    return tuple(target_port(pod, port) for port in ports)
 
 
-def _told_numbers(subset: Mapping[str, Any], ports: list[Object]) -> tuple[int, ...]:
-    numbers = {same_port(each): each["port"] for each in subset.get("ports") or ()}
-    return tuple(numbers.get(same_port(port), 0) for port in ports)
+def _manual_port_numbers(subset: Mapping[str, Any], ports: list[Object]) -> tuple[int, ...]:
+    numbers = {port_key(each): each["port"] for each in subset.get("ports") or ()}
+    return tuple(numbers.get(port_key(port), 0) for port in ports)
 
 
 class NodePorts:
     """Listens for the NodePort Services that it is told of. ``warn(service, reason, text)``."""
 
-    def __init__(self, objects: Objects, runtime: PodRuntime, warn: Warn) -> None:
+    def __init__(self, objects: Objects, runtime: KubeletApi, warn: Warn) -> None:
         self._objects = objects
         self._runtime = runtime
         self._warn = warn
@@ -216,7 +217,7 @@ class _NodePort:
     """One port of a Service on this machine."""
 
     objects: Objects
-    runtime: PodRuntime
+    runtime: KubeletApi
     service: Object
     number: int
 
@@ -258,7 +259,9 @@ class _NodePort:
         self, turn: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
-            if not await nodeport_access.is_one_of(self._users(), writer.get_extra_info("socket")):
+            if not await nodeport_access.is_allowed_user(
+                self._users(), writer.get_extra_info("socket")
+            ):
                 writer.transport.abort()
                 return
             pod = await self._connect(turn)
@@ -272,10 +275,10 @@ class _NodePort:
 
     def _users(self) -> list[int]:
         """To whom the namespace belongs, besides the cluster's owner."""
-        guest = guest_of(self.objects, self.service["metadata"]["namespace"])
-        return [] if guest is None else [guest.uid]
+        tenant = tenant_of(self.objects, self.service["metadata"]["namespace"])
+        return [] if tenant is None else [tenant.uid]
 
-    async def _connect(self, turn: int) -> Connection:
+    async def _connect(self, turn: int) -> PodConnection:
         """To one of the Service's pods; to a pod that does not listen yet, a little later."""
         until = asyncio.get_running_loop().time() + _CONNECT_SECONDS
         metadata = self.service["metadata"]
@@ -298,7 +301,7 @@ class _NodePort:
         namespace, endpoints = service["metadata"]["namespace"], {}
         with contextlib.suppress(NotFound):
             endpoints = self.objects.get("endpoints", namespace, service["metadata"]["name"])
-        return led_to(service, port, self.objects.list("pods", namespace), endpoints)
+        return route_targets(service, port, self.objects.list("pods", namespace), endpoints)
 
 
 def _node_ports(service: Object) -> Iterator[tuple[int, Object]]:
@@ -310,12 +313,12 @@ def _node_ports(service: Object) -> Iterator[tuple[int, Object]]:
 
 
 async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod: Connection
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pod: PodConnection
 ) -> None:
     """Move bytes both ways until both sides have ended."""
 
     async def upstream() -> None:
-        data = await nodeport_access.opening(reader)
+        data = await nodeport_access.read_opening(reader)
         while data:
             await pod.write(data)
             data = await reader.read(_CHUNK)
@@ -332,7 +335,7 @@ async def _pump(
         async with asyncio.TaskGroup() as group:
             group.create_task(upstream())
             group.create_task(downstream())
-    except* nodeport_access.RefusedError as refused:
+    except* nodeport_access.PageRefused as refused:
         writer.write(refused.exceptions[0].answer)  # type: ignore[union-attr]
     except* OSError as broken:
         raise broken.exceptions[0] from None

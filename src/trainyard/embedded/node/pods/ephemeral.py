@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainyard.embedded.node.pods.pod_status import Run
+from trainyard.embedded.node.pods.pod_status import ContainerRun
 
 _SHELL = "sh"
 
 
-def added(pod: Mapping[str, Any], runs: Iterable[Run]) -> list[Run]:
+def added(pod: Mapping[str, Any], runs: Iterable[ContainerRun]) -> list[ContainerRun]:
     """Those of the pod that are not among ``runs``."""
     known = {run.name for run in runs}
     return [
-        Run(_with_program(each), ephemeral=True)
+        ContainerRun(_with_program(each), is_ephemeral=True)
         for each in pod["spec"].get("ephemeralContainers", ())
         if each["name"] not in known
     ]

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.node.pods import pod_status
-from trainyard.embedded.node.pods.pod_status import Run
+from trainyard.embedded.node.pods.pod_status import ContainerRun
 from trainyard.embedded.objects import Deletion, Objects
 from trainyard.kube.errors import NotFound
 from trainyard.schema.errors import TrainyardError
@@ -84,46 +84,48 @@ class EventWriter:
 
 
 class PodObject:
-    """``newest`` is the last version that the cluster has told of."""
+    """``latest`` is the last version that the cluster has told of."""
 
     def __init__(self, api: Objects, events: EventWriter, pod: dict[str, Any]) -> None:
         self._api = api
         self._events = events
         self._warned: set[tuple[str, str]] = set()
-        self.newest = pod
+        self.latest = pod
         self.started_at = time.time_ns()
 
     @property
     def uid(self) -> str:
-        return str(self.newest["metadata"]["uid"])
+        return str(self.latest["metadata"]["uid"])
 
     @property
     def spec(self) -> dict[str, Any]:
-        spec: dict[str, Any] = self.newest["spec"]
+        spec: dict[str, Any] = self.latest["spec"]
         return spec
 
     @property
     def is_deleted(self) -> bool:
-        return bool(self.newest["metadata"].get("deletionTimestamp"))
+        return bool(self.latest["metadata"].get("deletionTimestamp"))
 
     @property
-    def end(self) -> str:
+    def terminal_phase(self) -> str:
         """The terminal phase that its status tells; "" while it tells none.
 
         Somebody else may have written it, an eviction for one: the pod is stopped then, as by the
         kubelet (`UpdatePod` in pkg/kubelet/pod_workers.go). Decision 106.
         """
-        phase = str((self.newest.get("status") or {}).get("phase", ""))
+        phase = str((self.latest.get("status") or {}).get("phase", ""))
         return phase if phase in pod_status.ENDED else ""
 
     @property
     def restart_policy(self) -> str:
         return str(self.spec.get("restartPolicy", "Always"))
 
-    async def write_status(self, runs: Sequence[Run], told: pod_status.Told) -> bool:
+    async def write_status(
+        self, runs: Sequence[ContainerRun], told: pod_status.PodStatusFields
+    ) -> bool:
         """False when the pod is gone."""
         now = time.time_ns()
-        seen = self.newest.get("status", {})
+        seen = self.latest.get("status", {})
         made = pod_status.pod_status(runs, told, old=seen, now=now)
         if seen and made == seen:
             return True  # where somebody has written another since, that is told of yet
@@ -138,7 +140,7 @@ class PodObject:
                 pod["status"] = pod_status.pod_status(runs, told, old=old, now=now)
             return pod
 
-        metadata = self.newest["metadata"]
+        metadata = self.latest["metadata"]
         try:
             await self._api.update(
                 "pods", metadata["namespace"], metadata["name"], change, subresource="status"
@@ -147,7 +149,7 @@ class PodObject:
             return False
         return True
 
-    async def put_back(self, told: Mapping[str, Any]) -> None:
+    async def restore_status(self, told: Mapping[str, Any]) -> None:
         """It has ended with this status: write it again where another phase was written."""
 
         def change(pod: dict[str, Any]) -> dict[str, Any] | None:
@@ -156,7 +158,7 @@ class PodObject:
                 return None
             return {**pod, "status": dict(told)}
 
-        metadata = self.newest["metadata"]
+        metadata = self.latest["metadata"]
         with contextlib.suppress(NotFound):
             await self._api.update(
                 "pods", metadata["namespace"], metadata["name"], change, subresource="status"
@@ -164,17 +166,17 @@ class PodObject:
 
     async def remove(self) -> None:
         """It has ended: let it go."""
-        metadata = self.newest["metadata"]
+        metadata = self.latest["metadata"]
         with contextlib.suppress(NotFound):
             deletion = Deletion(grace_seconds=0, uid=metadata["uid"])
             await self._api.delete("pods", metadata["namespace"], metadata["name"], deletion)
 
-    def tell(self, reason: str, message: str, kind: str = "Normal") -> None:
+    def emit_event(self, reason: str, message: str, kind: str = "Normal") -> None:
         """An event; ``kind`` is ``Normal`` or ``Warning``."""
-        self._events.emit(self.newest, kind, reason, message)
+        self._events.emit(self.latest, kind, reason, message)
 
     def warn(self, reason: str, message: str) -> None:
         """A Warning event, once for each text."""
         if (reason, message) not in self._warned:
             self._warned.add((reason, message))
-            self.tell(reason, message, "Warning")
+            self.emit_event(reason, message, "Warning")

@@ -23,16 +23,16 @@ from trainyard.embedded.node.containers.container_environment import (
 )
 from trainyard.embedded.node.containers.observer_folder import ObserverFolder, is_observed
 from trainyard.embedded.node.network import resolv_conf
-from trainyard.embedded.node.network.hosts_files import Host, HostsFiles
-from trainyard.embedded.node.network.service_environment import ServiceLinks
+from trainyard.embedded.node.network.hosts_files import HostsFiles, PodHost
+from trainyard.embedded.node.network.service_environment import ServiceEnvironment
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.pods import unsupported_fields
 from trainyard.embedded.node.pods.pod_object import EventWriter
-from trainyard.embedded.node.pods.pod_status import Run
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.pods.pod_status import ContainerRun
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.node.volumes import folder_acl, pod_volumes, tree_removal
-from trainyard.embedded.node.volumes.host_folders import component, ensure
-from trainyard.embedded.node.volumes.pod_volumes import Volumes
+from trainyard.embedded.node.volumes.host_folders import ensure_folder, path_component
+from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
 from trainyard.embedded.objects import Objects
 from trainyard.kinds.shared import names
 from trainyard.podruntime import logs, protocol
@@ -43,7 +43,7 @@ KEPT_PODS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeContext:
     """What all pods of a node share."""
 
     api: Objects
@@ -51,27 +51,27 @@ class Node:
     settings: NodeSettings
     hosts: HostsFiles
     events: EventWriter
-    gpus: gpus.Pool
+    gpus: gpus.GpuPool
     groups: cgroups.ClusterGroups
-    links: ServiceLinks
+    service_environment: ServiceEnvironment
     observer: ObserverFolder
 
     def folder(self, pod: Mapping[str, Any]) -> str:
         """Where a pod's logs and own volumes are kept."""
-        return os.path.join(self.settings.state_dir, "pods", _name_of(pod))
+        return os.path.join(self.settings.state_dir, "pods", _folder_name(pod))
 
     @property
-    def memory(self) -> Memory:
+    def pods_folder(self) -> RuntimeFolder:
         """Where pods have what goes with them, each in a folder of the same name."""
-        return self.runtime.memory.beneath("pods")
+        return self.runtime.runtime_folder.child("pods")
 
 
-def _name_of(pod: Mapping[str, Any]) -> str:
+def _folder_name(pod: Mapping[str, Any]) -> str:
     metadata = pod["metadata"]
-    return component(f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}")
+    return path_component(f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}")
 
 
-def forget_old(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> None:
+def delete_old_folders(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> None:
     """Delete the pods' folders in ``folder`` but the ``keep`` last used and those of ``present``.
 
     ``present`` are uids; a pod's folder ends in ``_<uid>``.
@@ -89,27 +89,27 @@ _MESSAGE_LENGTH = 4096
 """Of a termination message, in characters."""
 
 
-class Allocation:
+class PodResources:
     """One pod's. ``warn(reason, text)`` tells what cannot be honoured."""
 
-    def __init__(self, node: Node, pod: Mapping[str, Any], warn: Warn) -> None:
+    def __init__(self, node: NodeContext, pod: Mapping[str, Any], warn: Warn) -> None:
         self._node = node
         self.pod = pod
         """As it is now: what is started next, and files of its fields, say what it says."""
         self._uid = str(pod["metadata"]["uid"])
         self._warn = warn
-        self._volumes: Volumes | None = None
+        self._volumes: PodVolumes | None = None
         self._is_released = False
         self.folder = node.folder(pod)
-        self._memory = node.memory.beneath(_name_of(pod))
+        self._memory = node.pods_folder.child(_folder_name(pod))
         self.address = ""
 
-    def log_path(self, run: Run) -> str:
-        return os.path.join(self.folder, component(run.name), f"{run.attempt}.log")
+    def log_path(self, run: ContainerRun) -> str:
+        return os.path.join(self.folder, path_component(run.name), f"{run.attempt}.log")
 
     def termination_message(self, container: str) -> str:
         """The beginning of what the container wrote to its terminationMessagePath."""
-        path = start_request.termination_path(self.folder, container)
+        path = start_request.termination_message_path(self.folder, container)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link, no pipe
         with contextlib.suppress(OSError):
             fd = os.open(path, flags)
@@ -120,13 +120,13 @@ class Allocation:
                 os.close(fd)
         return ""
 
-    async def take(self) -> None:
+    async def set_up_network(self) -> None:
         """Give the pod its network, address and name."""
-        ensure(self.folder)
-        guest = tenants.guest_of(self._node.api, self.pod["metadata"]["namespace"])
-        if guest is not None:  # their logs, which outlive their pods
+        ensure_folder(self.folder)
+        tenant = tenants.tenant_of(self._node.api, self.pod["metadata"]["namespace"])
+        if tenant is not None:  # their logs, which outlive their pods
             for folder in (os.path.dirname(self.folder), self.folder):
-                folder_acl.let_look(folder, guest.uid)
+                folder_acl.grant_read(folder, tenant.uid)
         wanted = ""
         isolation = self._node.runtime.hello.isolation
         if isolation == "plain":
@@ -134,18 +134,18 @@ class Allocation:
         answer = await self._node.runtime.request(
             protocol.AddPod(self._uid, host_name(self.pod), wanted)
         )
-        self.adopt(answer.address)
-        for problem in unsupported_fields.not_honoured(
+        self.adopt_network(answer.address)
+        for problem in unsupported_fields.unsupported_in_pod(
             self.pod, isolation, has_resolver=bool(self._node.hosts.name_server)
         ):
             self._warn("NotHonoured", problem)
 
-    def adopt(self, address: str) -> None:
+    def adopt_network(self, address: str) -> None:
         """The shim has the pod's network already; make the address known to its peers."""
         self.address = address
         self._node.hosts.set_pod(self._uid, self._host(address))
 
-    def _host(self, address: str = "") -> Host:
+    def _host(self, address: str = "") -> PodHost:
         namespace, subdomain = (
             self.pod["metadata"]["namespace"],
             self.pod["spec"].get("subdomain"),
@@ -155,7 +155,7 @@ class Allocation:
             for each in self.pod["spec"].get("hostAliases", ())
         ]
         own = "".join(["# Entries added by HostAliases.\n", *aliases]) if aliases else ""
-        return Host(namespace, subdomain or "", host_name(self.pod), address, own)
+        return PodHost(namespace, subdomain or "", host_name(self.pod), address, own)
 
     def _resolver_path(self) -> str:
         hosts, machine = self._node.hosts, ""
@@ -166,16 +166,16 @@ class Allocation:
         text = resolv_conf.compose(self.pod["spec"], namespace, hosts.name_server, machine)
         return hosts.resolver_path(self._uid, text)
 
-    def restore(self, run: Run, found: protocol.ContainerState) -> None:
+    def restore_container(self, run: ContainerRun, found: protocol.ContainerState) -> None:
         """Note what a container that is known to the shim holds."""
         run.cgroups = list(found.cgroups)
         self._node.gpus.restore(self._uid, run.name, found.gpus)
 
-    async def start(self, run: Run) -> None:
+    async def start_container(self, run: ContainerRun) -> None:
         """Start a container; raises NotReady or Refused. Its events follow."""
         node = self._node
-        made, host = await self._prepared_volumes(), self._host()
-        place = start_request.Place(
+        made, host = await self._prepare_volumes(), self._host()
+        place = start_request.ContainerPlacement(
             hosts=node.hosts.path(host.group, host.aliases),
             resolver=self._resolver_path(),
             isolation=node.runtime.hello.isolation,
@@ -184,7 +184,7 @@ class Allocation:
         )
         program, root = start_request.program_and_root(run.spec, made, place)
         cgroups.remove(run.cgroups)
-        limits = cgroups.Limits.of(run.spec, node.settings.pids_limit)
+        limits = cgroups.Limits.from_container(run.spec, node.settings.pids_limit)
         is_plain = place.isolation == "plain"
         run.cgroups = node.groups.create(
             f"{self._uid}-{run.name}-{run.attempt}", limits, is_plain=is_plain
@@ -192,18 +192,20 @@ class Allocation:
         if missing := limits.unenforced(run.cgroups):
             text = "control groups cannot be written here, these limits are not enforced: "
             self._warn("NotHonoured", text + ", ".join(missing))
-        if run.ephemeral:
-            told = unsupported_fields.of_container(self.pod["spec"], run.spec, place.isolation)
+        if run.is_ephemeral:
+            told = unsupported_fields.unsupported_in_container(
+                self.pod["spec"], run.spec, place.isolation
+            )
             for problem in told:
                 self._warn("NotHonoured", problem)
         program = program._replace(cgroups=tuple(run.cgroups), processes=limits.processes)
         run.phase, run.reason, run.message = "starting", "", ""
-        run.is_told_full = False
+        run.is_pids_limit_reported = False
         try:
-            self._forget_logs(run)
+            self._delete_old_logs(run)
             log, kept = self.log_path(run), node.settings.log_limits
             limits_of_log = (kept.size, kept.files)
-            streams = (_input(run.spec), bool(run.spec.get("tty")))
+            streams = (_stdin_mode(run.spec), bool(run.spec.get("tty")))
             what = (self._uid, run.name, run.attempt, log, program, root)
             beside = run.spec.get("targetContainerName", "")
             await node.runtime.request(protocol.Start(*what, *limits_of_log, *streams, beside))
@@ -211,7 +213,7 @@ class Allocation:
             run.phase = "waiting"
             raise NotReady("RunContainerError", str(error)) from None
 
-    def _forget_logs(self, run: Run) -> None:
+    def _delete_old_logs(self, run: ContainerRun) -> None:
         """Those of the run before last and older ones, as the kubelet does (decision 91)."""
         if run.attempt <= 1:
             return
@@ -219,50 +221,50 @@ class Allocation:
             if path.stem.isdecimal() and int(path.stem) < run.attempt - 1:
                 logs.remove(path)
 
-    async def _prepared_volumes(self) -> Volumes:
+    async def _prepare_volumes(self) -> PodVolumes:
         node = self._node
         if self._volumes is None:
-            self._volumes = Volumes(self._context())
+            self._volumes = PodVolumes(self._context())
         self._volumes.context = self._context()
         self._volumes.prepare()
-        while self._volumes.in_memory:
-            path, size = self._volumes.in_memory.pop()
+        while self._volumes.pending_tmpfs:
+            path, size = self._volumes.pending_tmpfs.pop()
             await node.runtime.request(protocol.AddTmpfs(self._uid, path, size))
         return self._volumes
 
     def _context(self) -> PodContext:
         node = self._node
-        of_node = (node.api, node.links, node.settings.of_pod(self.pod))
+        of_node = (node.api, node.service_environment, node.settings.of_pod(self.pod))
         return PodContext(self.pod, self.folder, self._memory, self.address, *of_node, self._warn)
 
-    def refresh(self) -> None:
+    def refresh_volumes(self) -> None:
         """Let its files say what ConfigMaps, Secrets and the pod itself say now."""
         if self._is_released:
             return
         if self._volumes is None:  # an earlier agent has made them
-            self._volumes = Volumes(self._context())
+            self._volumes = PodVolumes(self._context())
         self._volumes.context = self._context()
         try:
             self._volumes.refresh()
         except OSError as error:
             self._warn("FailedMount", f"files of a volume cannot be written anew: {error.strerror}")
 
-    async def release(self, runs: Iterable[Run]) -> None:
+    async def release(self, runs: Iterable[ContainerRun]) -> None:
         """Give everything back; processes that are left are killed, logs stay."""
         self._is_released = True
         self._node.hosts.remove_pod(self._uid)
-        self._node.gpus.give_back(self._uid)
+        self._node.gpus.release(self._uid)
         with contextlib.suppress(RuntimeRefused):
             await self._node.runtime.request(protocol.RemovePod(self._uid))
-        tree_removal.remove(self._memory.here)
-        if left := pod_volumes.left_in(self.folder):
+        tree_removal.remove(self._memory.path)
+        if left := pod_volumes.leftover_folders(self.folder):
             await asyncio.to_thread(tree_removal.remove_all, left)
         for run in runs:
             cgroups.remove(run.cgroups)
-            start_request.drop_message(self.folder, run.name)
+            start_request.delete_termination_message(self.folder, run.name)
 
 
-def _input(container: Mapping[str, Any]) -> Literal["", "once", "open"]:
+def _stdin_mode(container: Mapping[str, Any]) -> Literal["", "once", "open"]:
     if not container.get("stdin"):
         return ""
     return "once" if container.get("stdinOnce") else "open"

@@ -23,31 +23,31 @@ _HEALTHY_SECONDS = 600.0
 
 
 @dataclass(slots=True)
-class Run:
+class ContainerRun:
     """One container of a pod, through all its restarts. Times are Unix nanoseconds."""
 
     spec: Mapping[str, Any]
-    init: bool = False
-    ephemeral: bool = False
+    is_init: bool = False
+    is_ephemeral: bool = False
     """Added to a pod that runs: it has no say in what becomes of that."""
     attempt: int = 0
     phase: str = "waiting"  # waiting, starting, running or terminated
     reason: str = ""
     message: str = ""
-    code: int = 0
+    exit_code: int = 0
     signal: int = 0
     started_at: int = 0
     finished_at: int = 0
-    previous: Status = field(default_factory=dict)
-    started: bool = False
-    ready: bool = False
+    last_termination: Status = field(default_factory=dict)
+    has_started: bool = False
+    is_ready: bool = False
     retry_at: float = 0.0
-    delay: float = 0.0
+    backoff_seconds: float = 0.0
     pid: int = 0
     """Of its first process, once it runs."""
     gpus: tuple[int, ...] = ()
     cgroups: list[str] = field(default_factory=list)
-    is_told_full: bool = False
+    is_pids_limit_reported: bool = False
     """That it had as many processes as it may."""
 
     @property
@@ -55,20 +55,20 @@ class Run:
         return str(self.spec["name"])
 
     @property
-    def sidecar(self) -> bool:
+    def is_sidecar(self) -> bool:
         """An init container that keeps running beside the others."""
-        return self.init and self.spec.get("restartPolicy") == "Always"
+        return self.is_init and self.spec.get("restartPolicy") == "Always"
 
     @property
-    def main(self) -> bool:
-        return not self.init and not self.ephemeral
+    def is_main(self) -> bool:
+        return not self.is_init and not self.is_ephemeral
 
     @property
-    def succeeded(self) -> bool:
-        return self.phase == "terminated" and self.code == 0
+    def has_succeeded(self) -> bool:
+        return self.phase == "terminated" and self.exit_code == 0
 
     @property
-    def active(self) -> bool:
+    def is_active(self) -> bool:
         return self.phase in ("starting", "running")
 
     def state(self) -> Status:
@@ -82,8 +82,8 @@ class Run:
         return {"waiting": waiting}
 
     def termination(self) -> Status:
-        default = "Completed" if self.code == 0 else "Error"
-        result: Status = {"exitCode": self.code, "reason": self.reason or default}
+        default = "Completed" if self.exit_code == 0 else "Error"
+        result: Status = {"exitCode": self.exit_code, "reason": self.reason or default}
         if self.signal:
             result["signal"] = self.signal
         if self.message:
@@ -94,36 +94,38 @@ class Run:
         result["containerID"] = f"trainyard://{self.name}-{self.attempt}"
         return result
 
-    def describe(self) -> Status:
+    def container_status(self) -> Status:
         image = self.spec.get("image", "")
         return {
             "name": self.name,
             "state": self.state(),
-            "lastState": {"terminated": self.previous} if self.previous else {},
-            "ready": self.ready or (self.init and not self.sidecar and self.succeeded),
+            "lastState": {"terminated": self.last_termination} if self.last_termination else {},
+            "ready": self.is_ready or (self.is_init and not self.is_sidecar and self.has_succeeded),
             "restartCount": self.attempt,
             "image": image,
             "imageID": image,
             "containerID": f"trainyard://{self.name}-{self.attempt}",
-            "started": self.started,
+            "started": self.has_started,
         }
 
 
-def is_initialized(runs: Sequence[Run]) -> bool:
-    return all(run.started if run.sidecar else run.succeeded for run in runs if run.init)
+def is_initialized(runs: Sequence[ContainerRun]) -> bool:
+    return all(
+        run.has_started if run.is_sidecar else run.has_succeeded for run in runs if run.is_init
+    )
 
 
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase
-def phase_of(runs: Sequence[Run], restart_policy: str) -> str:
+def pod_phase(runs: Sequence[ContainerRun], restart_policy: str) -> str:
     """The pod's phase; sidecars do not count."""
-    mains = [run for run in runs if run.main]
-    failed_init = [r for r in runs if r.init and not r.sidecar and r.phase == "terminated"]
-    if restart_policy == "Never" and any(run.code for run in failed_init):
+    mains = [run for run in runs if run.is_main]
+    failed_init = [r for r in runs if r.is_init and not r.is_sidecar and r.phase == "terminated"]
+    if restart_policy == "Never" and any(run.exit_code for run in failed_init):
         return "Failed"
     if all(run.phase == "terminated" for run in mains):
         if restart_policy == "Always":
             return "Running"
-        if all(run.code == 0 for run in mains):
+        if all(run.exit_code == 0 for run in mains):
             return "Succeeded"
         return "Failed" if restart_policy == "Never" else "Running"
     if any(run.phase in ("running", "terminated") or run.attempt for run in mains):
@@ -132,17 +134,17 @@ def phase_of(runs: Sequence[Run], restart_policy: str) -> str:
 
 
 def conditions(
-    runs: Sequence[Run], phase: str, now: int, previous: Sequence[Status]
+    runs: Sequence[ContainerRun], phase: str, now: int, previous: Sequence[Status]
 ) -> list[Status]:
     """Ready, ContainersReady and Initialized, with those that others maintain kept.
 
     A pod of which a main container has run is initialized, whatever its sidecars end with.
     """
     # `GeneratePodInitializedCondition` in pkg/kubelet/status/generate.go.
-    mains = [run for run in runs if run.main]
+    mains = [run for run in runs if run.is_main]
     has_begun = any(run.phase in ("running", "terminated") for run in mains)
     over = phase in ENDED
-    ready = not over and bool(mains) and all(run.ready for run in mains)
+    ready = not over and bool(mains) and all(run.is_ready for run in mains)
     reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
     wanted = [
         (
@@ -170,12 +172,12 @@ def conditions(
     return result
 
 
-def observed(runs: Sequence[Run]) -> list[int]:
+def observed_pids(runs: Sequence[ContainerRun]) -> list[int]:
     """The first processes of the containers that run and whose ranks are observed."""
     return [run.pid for run in runs if run.phase == "running" and run.pid and is_observed(run.spec)]
 
 
-def stopping(held: list[Status], stopped: Sequence[int], now: int) -> list[Status]:
+def with_stopped_condition(held: list[Status], stopped: Sequence[int], now: int) -> list[Status]:
     """The conditions with that of stopped processes, where there are or were some.
 
     Its time is that of the last change of who is stopped: none has been for longer than it says.
@@ -193,7 +195,7 @@ def stopping(held: list[Status], stopped: Sequence[int], now: int) -> list[Statu
     return [*(each for each in held if each is not old), told]
 
 
-class Told(NamedTuple):
+class PodStatusFields(NamedTuple):
     """What is told of a pod beside its containers; ``start_time`` in Unix nanoseconds."""
 
     phase: str
@@ -206,7 +208,9 @@ class Told(NamedTuple):
     """Processes that are stopped by a signal."""
 
 
-def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Status:
+def pod_status(
+    runs: Sequence[ContainerRun], told: PodStatusFields, *, old: Status, now: int
+) -> Status:
     """The whole status; fields that the node does not own come from ``old``.
 
     A terminal phase stays as it is, whoever wrote it, with its reason.
@@ -218,18 +222,22 @@ def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Sta
     result = {
         **{key: value for key, value in old.items() if key not in ("reason", "message")},
         "phase": told.phase,
-        "conditions": stopping(held, () if told.phase in ENDED else told.stopped, now),
+        "conditions": with_stopped_condition(
+            held, () if told.phase in ENDED else told.stopped, now
+        ),
         "hostIP": told.host_ip,
         "hostIPs": [{"ip": told.host_ip}],
         "startTime": old.get("startTime") or times.from_nanoseconds(told.start_time),
-        "containerStatuses": [run.describe() for run in runs if run.main],
+        "containerStatuses": [run.container_status() for run in runs if run.is_main],
     }
     if told.address:
         result |= {"podIP": told.address, "podIPs": [{"ip": told.address}]}
-    if any(run.init for run in runs):
-        result["initContainerStatuses"] = [run.describe() for run in runs if run.init]
-    if any(run.ephemeral for run in runs):
-        result["ephemeralContainerStatuses"] = [run.describe() for run in runs if run.ephemeral]
+    if any(run.is_init for run in runs):
+        result["initContainerStatuses"] = [run.container_status() for run in runs if run.is_init]
+    if any(run.is_ephemeral for run in runs):
+        result["ephemeralContainerStatuses"] = [
+            run.container_status() for run in runs if run.is_ephemeral
+        ]
     if told.reason:
         result["reason"] = told.reason
     if told.message:
@@ -237,52 +245,52 @@ def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Sta
     return result
 
 
-def restore(run: Run, seen: Mapping[str, Any]) -> None:
+def restore_run(run: ContainerRun, seen: Mapping[str, Any]) -> None:
     """Set ``run`` to what its container status says, after the agent was restarted."""
     run.attempt = seen.get("restartCount", 0)
-    run.previous = seen.get("lastState", {}).get("terminated", {})
+    run.last_termination = seen.get("lastState", {}).get("terminated", {})
     state = seen.get("state", {})
     if "running" in state:
         run.phase = "running"
         run.started_at = times.nanoseconds(state["running"]["startedAt"])
-        run.ready, run.started = seen.get("ready", False), bool(seen.get("started"))
+        run.is_ready, run.has_started = seen.get("ready", False), bool(seen.get("started"))
     elif ended := state.get("terminated"):
         run.phase = "terminated"
-        run.code, run.signal = ended["exitCode"], ended.get("signal", 0)
+        run.exit_code, run.signal = ended["exitCode"], ended.get("signal", 0)
         run.reason, run.message = ended.get("reason", ""), ended.get("message", "")
         run.started_at = times.nanoseconds(ended.get("startedAt", ended["finishedAt"]))
         run.finished_at = times.nanoseconds(ended["finishedAt"])
 
 
-def lose(run: Run, now: int) -> None:
+def mark_lost(run: ContainerRun, now: int) -> None:
     """It ran when last seen, and nothing is known of its end: as Kubernetes words it."""
     run.phase, run.reason, run.message = "terminated", "ContainerStatusUnknown", _LOST
-    run.code, run.signal, run.finished_at = _KILLED_CODE, _SIGKILL, now
-    run.ready = run.started = False
+    run.exit_code, run.signal, run.finished_at = _KILLED_CODE, _SIGKILL, now
+    run.is_ready = run.has_started = False
 
 
-def is_restarted(run: Run, pod_policy: str) -> bool:
+def will_restart(run: ContainerRun, pod_policy: str) -> bool:
     """A container that has ended; ``pod_policy`` is the pod's restartPolicy."""
-    if run.ephemeral or (run.init and not run.sidecar and run.code == 0):
+    if run.is_ephemeral or (run.is_init and not run.is_sidecar and run.exit_code == 0):
         return False
-    policy = "Always" if run.sidecar else pod_policy
-    return policy == "Always" or (policy == "OnFailure" and run.code != 0)
+    policy = "Always" if run.is_sidecar else pod_policy
+    return policy == "Always" or (policy == "OnFailure" and run.exit_code != 0)
 
 
-def schedule(run: Run, settings: NodeSettings, now: float) -> None:
+def schedule_restart(run: ContainerRun, settings: NodeSettings, now: float) -> None:
     """Note when it runs again (monotonic seconds), with delays that double each time."""
     lived = (run.finished_at - run.started_at) / 1e9
-    is_first = lived > _HEALTHY_SECONDS or not run.delay
-    delay = settings.restart_delay if is_first else run.delay * 2
-    run.delay = min(delay, settings.restart_delay_limit)
-    run.previous = run.termination()
-    run.retry_at = now + run.delay
+    is_first = lived > _HEALTHY_SECONDS or not run.backoff_seconds
+    delay = settings.restart_delay if is_first else run.backoff_seconds * 2
+    run.backoff_seconds = min(delay, settings.restart_delay_limit)
+    run.last_termination = run.termination()
+    run.retry_at = now + run.backoff_seconds
     run.attempt += 1
     run.phase, run.reason = "waiting", "CrashLoopBackOff"
-    run.message = f"back-off {run.delay:.0f}s restarting failed container={run.name}"
+    run.message = f"back-off {run.backoff_seconds:.0f}s restarting failed container={run.name}"
 
 
-def refuse(run: Run, message: str, now: int) -> None:
+def mark_refused(run: ContainerRun, message: str, now: int) -> None:
     """It can never start: as if it had ended at once."""
     run.phase, run.reason, run.message = "terminated", "ContainerCannotRun", message
-    run.code, run.signal, run.started_at, run.finished_at = 128, 0, now, now
+    run.exit_code, run.signal, run.started_at, run.finished_at = 128, 0, now, now

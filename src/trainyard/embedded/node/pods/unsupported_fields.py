@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.embedded.node.network.service_forwarding import alias_of
+from trainyard.embedded.node.network.service_forwarding import external_name_target
 from trainyard.kinds.shared.labels import T9K_SCHEDULER_NAME
 from trainyard.schema.rules.services import HEADLESS
 
 _OWN, _ONE_MACHINE = "pods on this machine have their own", "all pods run on this one machine"
-_ABSENT = {
+_IGNORED_POD_FIELDS = {
     "hostNetwork": _OWN,
     "hostPID": _OWN,
     "hostIPC": _OWN,
@@ -31,7 +31,7 @@ _ABSENT = {
     "resourceClaims": "devices are had by resources.limits only",
     "securityContext.sysctls": "kernel settings are left as they are",
 }
-_OF_CONTAINER = {
+_IGNORED_CONTAINER_FIELDS = {
     "lifecycle.stopSignal": "it is stopped with SIGTERM",
     "resizePolicy": "resources of a running container stay as they are",
     "restartPolicyRules": "restartPolicy decides alone",
@@ -39,14 +39,14 @@ _OF_CONTAINER = {
     "securityContext.windowsOptions": "this machine runs Linux",
 }
 _OUTSIDE = "nothing outside of this machine reaches it"
-_OF_SERVICE = {
+_IGNORED_SERVICE_FIELDS = {
     "externalIPs": f"externalIPs: {_OUTSIDE}",
     "loadBalancerIP": f"loadBalancerIP: {_OUTSIDE}",
     "loadBalancerClass": f"loadBalancerClass: {_OUTSIDE}",
     "loadBalancerSourceRanges": f"loadBalancerSourceRanges: {_OUTSIDE}",
     "healthCheckNodePort": "healthCheckNodePort: there is no load balancer",
 }
-_CHOICES = {
+_IGNORED_SERVICE_VALUES = {
     ("sessionAffinity", "ClientIP"): "sessionAffinity: each connection goes to the next pod",
     ("externalTrafficPolicy", "Local"): (
         "externalTrafficPolicy: pods do not see who connects from outside"
@@ -58,26 +58,34 @@ _KERNEL_POLICIES = ("appArmorProfile", "seLinuxOptions")
 
 
 # Decision 66.
-def not_honoured(pod: Mapping[str, Any], isolation: str, *, has_resolver: bool) -> list[str]:
+def unsupported_in_pod(pod: Mapping[str, Any], isolation: str, *, has_resolver: bool) -> list[str]:
     """Each in a sentence that begins with the field's name; ``isolation`` as of the shim."""
     spec = pod["spec"]
-    found = [*_pod(spec), *([] if has_resolver else _look_ups(spec)), *_volumes(spec)]
+    found = [*_pod(spec), *([] if has_resolver else _dns(spec)), *_volumes(spec)]
     if spec.get("hostAliases") and isolation == "plain":
         found.append("hostAliases: needs namespaces")
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
-        found += of_container(spec, container, isolation)
+        found += unsupported_in_container(spec, container, isolation)
     return list(dict.fromkeys(found))
 
 
-def service_not_honoured(service: Mapping[str, Any], *, has_resolver: bool, is_plain: bool) -> str:
+def unsupported_in_service(
+    service: Mapping[str, Any], *, has_resolver: bool, is_plain: bool
+) -> str:
     """The same for a Service; "" when all of it is served. `has_resolver`: pods have one;
     `is_plain`: they have no namespaces."""
     spec, name = service["spec"], service["metadata"]["name"]
-    if spec.get("type") == "ExternalName" and alias_of(service) is None and not has_resolver:
+    if (
+        spec.get("type") == "ExternalName"
+        and external_name_target(service) is None
+        and not has_resolver
+    ):
         other = spec["externalName"]
         return f"Service {name}: pods on this machine do not find {other} by the Service's name"
-    told = [text for field, text in _OF_SERVICE.items() if spec.get(field)]
-    told += [text for (field, value), text in _CHOICES.items() if spec.get(field) == value]
+    told = [text for field, text in _IGNORED_SERVICE_FIELDS.items() if spec.get(field)]
+    told += [
+        text for (field, value), text in _IGNORED_SERVICE_VALUES.items() if spec.get(field) == value
+    ]
     if spec.get("clusterIP", "") not in ("", HEADLESS):
         told += [text for port in spec.get("ports", ()) for text in _port(port, is_plain=is_plain)]
     return f"Service {name}: {'; '.join(told)}" if told else ""
@@ -94,7 +102,7 @@ def _port(port: Mapping[str, Any], *, is_plain: bool) -> Iterator[str]:
 
 
 def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
-    for field, text in _ABSENT.items():
+    for field, text in _IGNORED_POD_FIELDS.items():
         if _value(spec, field):
             yield f"{field}: {text}"
     if spec.get("schedulerName", _SCHEDULERS[0]) not in _SCHEDULERS:
@@ -111,7 +119,7 @@ def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "serviceAccountName: pods on this machine get no token for the API server"
 
 
-def _look_ups(spec: Mapping[str, Any]) -> Iterator[str]:
+def _dns(spec: Mapping[str, Any]) -> Iterator[str]:
     """Of searches nothing is told: our controllers set them, and /etc/hosts has the names."""
     policy = spec.get("dnsPolicy", "ClusterFirst")
     config = spec.get("dnsConfig") or {}
@@ -138,12 +146,12 @@ def _volumes(spec: Mapping[str, Any]) -> Iterator[str]:
             yield f"volume {volume['name']}: fsGroup is not given to it with medium: Memory"
 
 
-def of_container(
+def unsupported_in_container(
     spec: Mapping[str, Any], container: Mapping[str, Any], isolation: str
 ) -> Iterator[str]:
     """The same of one container, where ``spec`` is that of its pod."""
     where = f" of container {container['name']}"
-    for field, text in _OF_CONTAINER.items():
+    for field, text in _IGNORED_CONTAINER_FIELDS.items():
         if _value(container, field):
             yield f"{field}{where}: {text}"
     if container.get("restartPolicy") and container not in (spec.get("initContainers") or ()):

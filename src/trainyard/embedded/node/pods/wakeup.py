@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 
 
-class News(asyncio.Event):
+class WakeUp(asyncio.Event):
     """Set when there is something new to look at."""
 
-    async def within(self, seconds: float | None) -> None:
+    async def wait_at_most(self, seconds: float | None) -> None:
         """Wait for it, or so long; None: for ever."""
         # Not wait_for(), which swallows a cancellation that comes with the news.
         with contextlib.suppress(TimeoutError):

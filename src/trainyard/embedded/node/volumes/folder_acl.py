@@ -15,18 +15,18 @@ _VERSION = struct.Struct("<I")
 _ENTRY = struct.Struct("<HHI")
 """Whose it is, what they may, which user or group."""
 _OWNER, _USER, _GROUP, _MASK, _OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
-_NOBODYS = 0xFFFFFFFF
-_LOOK = 5  # read and enter
+_NO_ID = 0xFFFFFFFF
+_READ_AND_ENTER = 5  # read and enter
 
 
-def let_look(folder: str, uid: int) -> None:
+def grant_read(folder: str, uid: int) -> None:
     """Let one user more read a folder that is root's; everybody who is not named loses access."""
-    entries = {(_OWNER, _NOBODYS): 7, (_GROUP, _NOBODYS): 0, (_OTHERS, _NOBODYS): 0}
+    entries = {(_OWNER, _NO_ID): 7, (_GROUP, _NO_ID): 0, (_OTHERS, _NO_ID): 0}
     with contextlib.suppress(OSError):  # none yet
         raw = os.getxattr(folder, _NAME)
         for kind, may, whose in _ENTRY.iter_unpack(raw[_VERSION.size :]):
             entries[kind, whose] = may
-    wanted = {(_USER, uid): _LOOK, (_MASK, _NOBODYS): _LOOK}
+    wanted = {(_USER, uid): _READ_AND_ENTER, (_MASK, _NO_ID): _READ_AND_ENTER}
     if wanted.items() <= entries.items():
         return
     entries |= wanted

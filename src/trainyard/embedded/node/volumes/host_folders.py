@@ -11,34 +11,34 @@ from trainyard.machine.state_folder import state_folder
 from trainyard.schema.errors import TrainyardError
 
 _SYSTEM = "/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/local /var"
-SYSTEM = _SYSTEM.split()
+SYSTEM_FOLDERS = _SYSTEM.split()
 """Never opened to a pod's writes as a whole."""
 _MAX_LINKS = 40  # as many as the kernel follows
 
 
-class Refused(TrainyardError):
+class PodRefused(TrainyardError):
     """What a pod asks for can never be had on this machine; the text says why."""
 
 
-def component(name: str) -> str:
+def path_component(name: str) -> str:
     """``name``, which becomes one component of a path; raises Refused if it is more than that.
 
     Admission has seen to it already; an object stored by an earlier version has not been admitted.
     """
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise Refused(f"{name[:80]!r} cannot be the name of a file")
+        raise PodRefused(f"{name[:80]!r} cannot be the name of a file")
     return name
 
 
-def relative(path: str, what: str) -> str:
+def relative_path(path: str, what: str) -> str:
     """A path within a volume, without needless parts; raises Refused if it leaves the volume."""
     clean = os.path.normpath(path)
     if os.path.isabs(path) or clean.split("/")[0] == ".." or "\0" in path:
-        raise Refused(f"{what}: path {path!r} leaves the volume")
+        raise PodRefused(f"{what}: path {path!r} leaves the volume")
     return "" if clean == "." else clean
 
 
-def ensure(path: str) -> bool:
+def ensure_folder(path: str) -> bool:
     """Make a folder of our own, and those above it, where they are missing; whether it was."""
     try:
         os.mkdir(path)  # in half the time of `makedirs`, which looks first
@@ -50,7 +50,7 @@ def ensure(path: str) -> bool:
 
 
 # Decision 77.
-def real(path: str) -> str | None:
+def real_folder(path: str) -> str | None:
     """The folder behind ``path``; None where a link leads there that a pod may have made.
 
     A link is as good as a folder only in one of the system's own folders, which no pod writes.
@@ -67,7 +67,7 @@ def real(path: str) -> str | None:
                 done = step
                 continue
             links += 1
-            if done not in SYSTEM or links > _MAX_LINKS:
+            if done not in SYSTEM_FOLDERS or links > _MAX_LINKS:
                 return None
             target = os.readlink(step)
             done = "/" if target.startswith("/") else done
@@ -75,7 +75,7 @@ def real(path: str) -> str | None:
     return done
 
 
-def lies_in(path: str, folders: Iterable[str]) -> str:
+def containing_folder(path: str, folders: Iterable[str]) -> str:
     """The one of ``folders`` that ``path`` is or lies in; "" if it is none of them."""
     return next((f for f in folders if f"{path}/".startswith(f"{f.rstrip('/')}/")), "")
 
@@ -84,13 +84,13 @@ _CODE = re.compile(r"/(runs/[^/]+/)?submissions/[^/]+/code(/|\Z)")
 
 
 # Decision 152.
-def is_code(path: str, folder: str) -> bool:
+def is_submitted_code(path: str, folder: str) -> bool:
     """Whether a path in a cluster's own ``folder`` is in a copy of code, which pods may have."""
     return _CODE.match(path.removeprefix(folder.rstrip("/"))) is not None
 
 
 # Decision 78.
-def of_clusters() -> tuple[str, ...]:
+def cluster_folders() -> tuple[str, ...]:
     """Where clusters keep their own: this user's, and for root, who sees all, every user's."""
     found = {os.path.realpath(state_folder())}
     if os.geteuid() == 0:

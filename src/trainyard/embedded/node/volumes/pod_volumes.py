@@ -19,13 +19,13 @@ from trainyard.embedded.node.containers.container_environment import (
     field_value,
     resource_value,
 )
-from trainyard.embedded.node.runtime_folder import Memory
+from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.node.volumes.host_folders import (
-    Refused,
-    component,
-    ensure,
-    lies_in,
-    relative,
+    PodRefused,
+    containing_folder,
+    ensure_folder,
+    path_component,
+    relative_path,
 )
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import NotFound
@@ -37,7 +37,7 @@ from trainyard.schema.dataclass import dataclass
 
 _DEFAULT_MODE = 0o644
 # https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
-_IS_KIND = {
+_HOST_PATH_TYPES = {
     "Directory": stat.S_ISDIR,
     "File": stat.S_ISREG,
     "Socket": stat.S_ISSOCK,
@@ -46,7 +46,7 @@ _IS_KIND = {
 }
 
 
-class Source(NamedTuple):
+class VolumeSource(NamedTuple):
     """One volume: a path of the host, read-only for all or not; ``private`` as of a Bind."""
 
     path: str
@@ -54,21 +54,21 @@ class Source(NamedTuple):
     private: bool = True
 
 
-class File(NamedTuple):
+class VolumeFile(NamedTuple):
     path: str
     data: bytes
     mode: int
 
 
 @dataclass(slots=True)
-class Volumes:
+class PodVolumes:
     """Makes the volumes of one pod."""
 
     context: PodContext
-    sources: dict[str, Source] = field(default_factory=dict)
-    written: dict[str, list[File]] = field(default_factory=dict)
+    sources: dict[str, VolumeSource] = field(default_factory=dict)
+    written_files: dict[str, list[VolumeFile]] = field(default_factory=dict)
     """By volume, what is in those that are made of files."""
-    in_memory: list[tuple[str, int]] = field(default_factory=list)
+    pending_tmpfs: list[tuple[str, int]] = field(default_factory=list)
     """Folders that the shim has to put a tmpfs on, with its size in bytes (0: no limit)."""
 
     def prepare(self) -> None:
@@ -85,11 +85,11 @@ class Volumes:
         """
         for volume in self.context.pod["spec"].get("volumes", ()):
             name = volume["name"]
-            if not os.path.isdir(self._own_memory(name).here):
+            if not os.path.isdir(self._runtime_folder_of(name).path):
                 continue
-            with contextlib.suppress(NotReady, Refused):
+            with contextlib.suppress(NotReady, PodRefused):
                 files = self._all_files(volume)
-                if files is not None and files != self.written.get(name):
+                if files is not None and files != self.written_files.get(name):
                     self._write(name, files)
 
     @property
@@ -99,7 +99,7 @@ class Volumes:
         return (*settings.hidden, paths.real(settings.state_dir))
 
     def binds(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Bind]:
-        """What to mount for ``container``."""
+        """What to mount for ``find_container``."""
         binds = []
         for mount in container.get("volumeMounts", ()):
             source = self.sources.get(mount["name"])
@@ -107,12 +107,12 @@ class Volumes:
                 text = f"container {container['name']} mounts volume {mount['name']!r}, which is "
                 raise NotReady("CreateContainerConfigError", text + "not in spec.volumes")
             read_only = bool(mount.get("readOnly")) or source.read_only
-            inner = _part(mount, env)
+            inner = _sub_path(mount, env)
             target = os.path.normpath(os.path.join("/", mount["mountPath"]))
             binds.append(Bind(target, source.path, read_only, inner, source.private))
         return binds
 
-    def _make(self, volume: Mapping[str, Any]) -> Source:
+    def _make(self, volume: Mapping[str, Any]) -> VolumeSource:
         if (files := self._all_files(volume)) is not None:
             return self._write(volume["name"], files)
         for kind, make in (
@@ -131,34 +131,35 @@ class Volumes:
         return self._empty_dir(volume["name"], {})
 
     def _own_folder(self, name: str) -> str:
-        path = os.path.join(self.context.folder, "volumes", component(name))
+        path = os.path.join(self.context.folder, "volumes", path_component(name))
         os.makedirs(path, exist_ok=True)
         return path
 
-    def _own_memory(self, name: str) -> Memory:
-        return self.context.memory.beneath("volumes", component(name))
+    def _runtime_folder_of(self, name: str) -> RuntimeFolder:
+        return self.context.runtime_folder.child("volumes", path_component(name))
 
-    def _empty_dir(self, name: str, spec: Mapping[str, Any]) -> Source:
+    def _empty_dir(self, name: str, spec: Mapping[str, Any]) -> VolumeSource:
         path = self._own_folder(name)
         os.chmod(path, 0o777)
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
-        if group is not None and os.geteuid() == 0 and self.context.guest is None:
+        if group is not None and os.geteuid() == 0 and self.context.tenant is None:
             os.chown(path, -1, group)
             os.chmod(path, 0o2777)  # what is made in it has the group too
         if spec.get("medium") == "Memory":
             limits = [quantity.parse_int(spec["sizeLimit"])] if spec.get("sizeLimit") else []
             own = [
-                cgroups.Limits.of(each).memory for each in self.context.pod["spec"]["containers"]
+                cgroups.Limits.from_container(each).memory
+                for each in self.context.pod["spec"]["containers"]
             ]
             limits += [sum(own)] if all(own) else []
-            self.in_memory.append((path, min(limits, default=0)))
-        return Source(path)
+            self.pending_tmpfs.append((path, min(limits, default=0)))
+        return VolumeSource(path)
 
-    def _all_files(self, volume: Mapping[str, Any]) -> list[File] | None:
+    def _all_files(self, volume: Mapping[str, Any]) -> list[VolumeFile] | None:
         """All that the volume is made of; None for one that is not made of files."""
         if (spec := volume.get("projected")) is None:
             return self._files(volume)
-        files: list[File] = []
+        files: list[VolumeFile] = []
         for source in spec.get("sources", ()):
             part = self._files(source, spec.get("defaultMode", _DEFAULT_MODE))
             if part is None:
@@ -170,31 +171,35 @@ class Volumes:
             files += part or ()
         return files
 
-    def _host_path(self, name: str, spec: Mapping[str, Any]) -> Source:
+    def _host_path(self, name: str, spec: Mapping[str, Any]) -> VolumeSource:
         path = spec["path"]
         return self._host_folder(path, spec.get("type", ""), f"volume {name!r}: hostPath {path}")
 
-    def _host_folder(self, path: str, kind: str, what: str, read_only: bool = False) -> Source:
+    def _host_folder(
+        self, path: str, kind: str, what: str, read_only: bool = False
+    ) -> VolumeSource:
         """A path of the host, looked up with the rights of the pod's user."""
         try:
-            with self.context.rights():
+            with self.context.tenant_rights():
                 mode = _found_or_made(path, kind)
                 found = paths.real(path)
         except FileNotFoundError:
             raise NotReady("FailedMount", f"{what} does not exist") from None
         except OSError as error:
             raise NotReady("FailedMount", f"{what} cannot be used: {error.strerror}") from error
-        is_kind = _IS_KIND.get(kind.removesuffix("OrCreate"))
+        is_kind = _HOST_PATH_TYPES.get(kind.removesuffix("OrCreate"))
         if is_kind is not None and not is_kind(mode):
             raise NotReady("FailedMount", f"{what} is not a {kind.removesuffix('OrCreate')}")
-        return Source(self._seen(found, what), read_only, private=False)
+        return VolumeSource(self._check_visible(found, what), read_only, private=False)
 
-    def _seen(self, path: str, what: str) -> str:
-        if hidden := lies_in(path, self.hidden):
-            raise Refused(f"{what} lies in {hidden}, a cluster's own folder, which pods do not see")
+    def _check_visible(self, path: str, what: str) -> str:
+        if hidden := containing_folder(path, self.hidden):
+            raise PodRefused(
+                f"{what} lies in {hidden}, a cluster's own folder, which pods do not see"
+            )
         return path
 
-    def _claim(self, name: str, spec: Mapping[str, Any]) -> Source:
+    def _claim(self, name: str, spec: Mapping[str, Any]) -> VolumeSource:
         namespace, claim = self.context.namespace, spec["claimName"]
         read_only = bool(spec.get("readOnly"))
         if own := self._folder_of(claim):
@@ -202,11 +207,13 @@ class Volumes:
         mapping = self.context.settings.volumes
         folder = mapping.get(f"{namespace}/{claim}", mapping.get(claim, ""))
         if folder:
-            with self.context.rights():
+            with self.context.tenant_rights():
                 is_reached = os.path.isdir(folder)
             if not is_reached:
                 who = (
-                    "" if (guest := self.context.guest) is None else f" that {guest.name} can reach"
+                    ""
+                    if (tenant := self.context.tenant) is None
+                    else f" that {tenant.name} can reach"
                 )
                 raise NotReady(
                     "FailedMount",
@@ -215,19 +222,21 @@ class Volumes:
                 )
             path = os.path.abspath(folder)
             if path in self.hidden:
-                self._seen(path, f"claim {claim!r} stands for {folder}, which")
-            return Source(path, read_only=read_only, private=bool(lies_in(path, self.hidden)))
-        names = component(namespace), component(claim)
+                self._check_visible(path, f"claim {claim!r} stands for {folder}, which")
+            return VolumeSource(
+                path, read_only=read_only, private=bool(containing_folder(path, self.hidden))
+            )
+        names = path_component(namespace), path_component(claim)
         path = os.path.join(self.context.settings.state_dir, "volumes", *names)
         os.makedirs(path, exist_ok=True)
-        self.context.hand_over(path)
+        self.context.give_to_tenant(path)
         if not os.listdir(path):
             self.context.warn(
                 "EmptyClaim",
                 f"claim {claim!r} is not mapped to a folder and is empty; it is kept in {path}. "
                 f"To use your data: --volume {claim}=DIR",
             )
-        return Source(path, read_only=read_only)
+        return VolumeSource(path, read_only=read_only)
 
     def _folder_of(self, claim: str) -> str:
         """The folder that the claim itself names (decision 156), or ""."""
@@ -240,78 +249,82 @@ class Volumes:
         folder = (found["metadata"].get("annotations") or {}).get(labels.FOLDER, "")
         return folder if isinstance(folder, str) and folder.startswith("/") else ""
 
-    def _files(self, source: Mapping[str, Any], mode: int = _DEFAULT_MODE) -> list[File] | None:
+    def _files(
+        self, source: Mapping[str, Any], mode: int = _DEFAULT_MODE
+    ) -> list[VolumeFile] | None:
         """Of a ConfigMap, a Secret or the pod itself; None for a source of another kind."""
         for kind, name in (("ConfigMap", "configMap"), ("Secret", "secret")):
             if (spec := source.get(name)) is not None:
-                return self._keyed(kind, {"defaultMode": mode, **spec})
+                return self._object_files(kind, {"defaultMode": mode, **spec})
         if (spec := source.get("downwardAPI")) is not None:
             return self._downward_files({"defaultMode": mode, **spec})
         return None
 
-    def _keyed(self, kind: str, spec: Mapping[str, Any]) -> list[File]:
+    def _object_files(self, kind: str, spec: Mapping[str, Any]) -> list[VolumeFile]:
         name = spec.get("secretName") or spec["name"]
         what, optional = f"{kind} {self.context.namespace}/{name}", spec.get("optional")
         items = spec.get("items")
         wanted = None if items is None else [item["key"] for item in items]
-        data = self.context.keys_of(kind, name, wanted)
+        data = self.context.object_data(kind, name, wanted)
         if data is None:
             if optional:
                 return []
             raise NotReady("FailedMount", f"{what}, which a volume needs, does not exist")
         default = spec["defaultMode"]
         if items is None:
-            return [File(key, value, default) for key, value in sorted(data.items())]
+            return [VolumeFile(key, value, default) for key, value in sorted(data.items())]
         files = []
         for item in items:
             if item["key"] in data:
-                files.append(File(item["path"], data[item["key"]], item.get("mode", default)))
+                files.append(VolumeFile(item["path"], data[item["key"]], item.get("mode", default)))
             elif not optional:
                 raise NotReady("FailedMount", f"{what} has no key {item['key']!r}")
         return files
 
-    def _downward_files(self, spec: Mapping[str, Any]) -> list[File]:
+    def _downward_files(self, spec: Mapping[str, Any]) -> list[VolumeFile]:
         files = []
         for item in spec.get("items", ()):
             if "fieldRef" in item:
                 text = field_value(self.context, item["fieldRef"]["fieldPath"])
             else:
                 reference = item["resourceFieldRef"]
-                container = self.context.container(reference.get("containerName", ""))
+                container = self.context.find_container(reference.get("containerName", ""))
                 if container is None:
                     where = f"volume file {item['path']!r}: resourceFieldRef.containerName"
                     raise NotReady("FailedMount", f"{where} names no container of the pod")
                 text = resource_value(self.context, container, reference)
-            files.append(File(item["path"], text.encode(), item.get("mode", spec["defaultMode"])))
+            files.append(
+                VolumeFile(item["path"], text.encode(), item.get("mode", spec["defaultMode"]))
+            )
         return files
 
-    def _write(self, name: str, files: list[File]) -> Source:
+    def _write(self, name: str, files: list[VolumeFile]) -> VolumeSource:
         """Each file takes the place of what is there, and is never written through it; what is no
         longer among them goes."""
-        place, before = self._own_memory(name), self.written.get(name, ())
-        is_new = ensure(place.here)
+        place, before = self._runtime_folder_of(name), self.written_files.get(name, ())
+        is_new = ensure_folder(place.path)
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
-        top = os.open(place.here, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        top = os.open(place.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            parts = ((*os.path.split(relative(f.path, f"volume {name!r}")), f) for f in files)
+            parts = ((*os.path.split(relative_path(f.path, f"volume {name!r}")), f) for f in files)
             for head, inside in groupby(parts, itemgetter(0)):
                 folder = paths.make(top, head, paths.BENEATH)
                 try:
                     for _, last, file in inside:
                         draft = last if is_new else f".{last}.new"
-                        _replace(folder, last, draft, file, group, self.context)
+                        _replace_file(folder, last, draft, file, group, self.context)
                 finally:
                     os.close(folder)
             for old in {file.path for file in before} - {file.path for file in files}:
-                _remove(top, relative(old, f"volume {name!r}"))
+                _unlink_beneath(top, relative_path(old, f"volume {name!r}"))
         finally:
             os.close(top)
-        self.written[name] = files
-        return Source(place.there, read_only=True)
+        self.written_files[name] = files
+        return VolumeSource(place.runtime_path, read_only=True)
 
 
 # Decision 348.
-def left_in(folder: str) -> list[str]:
+def leftover_folders(folder: str) -> list[str]:
     """What a pod that has ended, whose folder this is, has left there that nobody reads: an empty
     /tmp stays until its logs go, as ext4 is slow in making files where some were just deleted."""
     volumes, tmp = (os.path.join(folder, name) for name in ("volumes", "tmp"))
@@ -331,18 +344,18 @@ def _found_or_made(path: str, kind: str) -> int:
     return os.stat(path).st_mode
 
 
-def _part(mount: Mapping[str, Any], env: Mapping[str, str]) -> str:
+def _sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str:
     """The part of the volume that is mounted; "" for all of it."""
     what = f"volume {mount['name']!r}"
     if path := mount.get("subPath"):
-        return relative(path, what)
+        return relative_path(path, what)
     try:
-        return relative(expand(mount.get("subPathExpr", ""), env), what)
-    except Refused as error:  # its variables may become others
+        return relative_path(expand(mount.get("subPathExpr", ""), env), what)
+    except PodRefused as error:  # its variables may become others
         raise NotReady("CreateContainerConfigError", str(error)) from None
 
 
-def _remove(top: int, path: str) -> None:
+def _unlink_beneath(top: int, path: str) -> None:
     head, _, last = path.rpartition("/")
     folder = paths.make(top, head, paths.BENEATH)
     try:
@@ -352,8 +365,8 @@ def _remove(top: int, path: str) -> None:
         os.close(folder)
 
 
-def _replace(
-    folder: int, name: str, draft: str, file: File, group: int | None, context: PodContext
+def _replace_file(
+    folder: int, name: str, draft: str, file: VolumeFile, group: int | None, context: PodContext
 ) -> None:
     """Under the name `draft` first, which is the same where nobody sees the volume yet."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
@@ -366,7 +379,7 @@ def _replace(
         data = memoryview(file.data)
         while data:
             data = data[os.write(fd, data) :]
-        context.hand_over(fd)
+        context.give_to_tenant(fd)
         if group is not None:
             with contextlib.suppress(PermissionError):
                 os.fchown(fd, -1, group)

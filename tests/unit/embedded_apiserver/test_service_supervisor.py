@@ -13,7 +13,7 @@ from trainyard.embedded import service_supervisor as module
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
-from trainyard.embedded.service_supervisor import Fatal, Findings, Guard, batches
+from trainyard.embedded.service_supervisor import FatalError, RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Subscription
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "namespace": "default"}}
@@ -28,23 +28,23 @@ async def test_a_step_that_fails_is_told_once_and_handed_out_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     told: list[Any] = []
-    findings = Findings(lambda obj, reason, message: told.append((obj, reason, message)))
-    guard: Guard[str] = Guard("loop", findings)
+    supervisor = Supervisor(lambda obj, reason, message: told.append((obj, reason, message)))
+    guard: RetryGuard[str] = RetryGuard("loop", supervisor)
     subscription = Subscription()
     done: list[str] = []
     with caplog.at_level(logging.WARNING):
         with guard.step(POD, "again"):
             raise KeyError("spec")
-        async for events in batches(subscription, guard):
+        async for events in event_batches(subscription, guard):
             assert events == []
-            for work in guard.due():
+            for work in guard.due_retries():
                 with guard.step(POD, work):
                     done.append(work)
                     if len(done) < 4:
                         raise KeyError("spec")
             if len(done) == 4:
                 break
-    assert list(findings) == []
+    assert list(supervisor) == []
     assert [(reason, message) for _, reason, message in told] == [
         ("ClusterFault", "loop: KeyError: 'spec'; it is tried again")
     ]
@@ -53,44 +53,46 @@ async def test_a_step_that_fails_is_told_once_and_handed_out_again(
 
 
 async def test_what_fails_is_listed_while_it_lasts() -> None:
-    findings = Findings()
-    guard: Guard[None] = Guard("loop", findings)
+    supervisor = Supervisor()
+    guard: RetryGuard[None] = RetryGuard("loop", supervisor)
     with guard.step(POD, None):
         raise ValueError("bad")
-    (found,) = findings
-    assert found.tell()["problem"] == "ValueError: bad"
+    (found,) = supervisor
+    assert found.as_json()["problem"] == "ValueError: bad"
     with guard.step(POD, None):
         pass
-    assert list(findings) == []
+    assert list(supervisor) == []
 
 
 async def test_a_service_that_fails_is_started_again_and_named() -> None:
-    findings, lives = Findings(), []
+    supervisor, lives = Supervisor(), []
 
     async def service() -> None:
-        lives.append(len(list(findings)))
+        lives.append(len(list(supervisor)))
         if len(lives) < 3:
             raise ExceptionGroup("unhandled", [RuntimeError("a defect")])
 
-    await findings.keep("scheduler", service)
+    await supervisor.keep_running("scheduler", service)
     assert lives == [0, 1, 1]
-    (found,) = findings
+    (found,) = supervisor
     assert (found.about.name, found.problem) == ("scheduler", "RuntimeError: a defect")
 
 
 async def test_what_is_fatal_ends_a_service_for_good() -> None:
     async def service() -> None:
-        raise ExceptionGroup("unhandled", [ExceptionGroup("inner", [Fatal("the shim is gone")])])
+        raise ExceptionGroup(
+            "unhandled", [ExceptionGroup("inner", [FatalError("the shim is gone")])]
+        )
 
-    with pytest.raises(Fatal, match="the shim is gone"):
-        await Findings().keep("node agent", service)
+    with pytest.raises(FatalError, match="the shim is gone"):
+        await Supervisor().keep_running("node agent", service)
 
 
 async def test_a_pod_that_the_scheduler_cannot_read_keeps_no_other_waiting() -> None:
-    registry, findings = Registry(resources=RESOURCES), Findings()
+    registry, supervisor = Registry(resources=RESOURCES), Supervisor()
     await registry.ensure_system_objects()
     settings = SchedulerSettings("node", Capacity({"cpu": 4000, "memory": 1 << 30, "pods": 9}))
-    scheduler = asyncio.ensure_future(Scheduler(registry, settings, findings).run())
+    scheduler = asyncio.ensure_future(Scheduler(registry, settings, supervisor).run())
     for name, cpu in (("bad", "lots"), ("good", "1")):
         container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
         pod = {"metadata": {"name": name}, "spec": {"containers": [container]}}
@@ -100,6 +102,6 @@ async def test_a_pod_that_the_scheduler_cannot_read_keeps_no_other_waiting() -> 
             if event.object["spec"].get("nodeName"):
                 break
     assert not scheduler.done()
-    assert {finding.about.name for finding in findings} == {"bad"}
+    assert {finding.about.name for finding in supervisor} == {"bad"}
     await registry.close()
     scheduler.cancel()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainyard.embedded import tenants
-from trainyard.embedded.node.volumes.folder_acl import let_look
+from trainyard.embedded.node.volumes.folder_acl import grant_read
 from trainyard.machine.users import User
 from trainyard.podruntime.protocol import Program
 from trainyard.podruntime.rights import acting_as
@@ -38,7 +38,7 @@ def test_what_a_pod_may_not_ask_for_is_named_by_its_path(
 ) -> None:
     context = spec.pop("container", {})
     spec["containers"] = [{"name": "main", "securityContext": context}]
-    found = tenants.problems({"metadata": {"containers": []}, "spec": spec}, BOB)
+    found = tenants.forbidden_fields({"metadata": {"containers": []}, "spec": spec}, BOB)
     assert [cause.field for cause in found] == paths
 
 
@@ -46,7 +46,7 @@ def test_templates_of_jobs_are_looked_into() -> None:
     template = {"spec": {"initContainers": [], "containers": [], "securityContext": {}}}
     template["spec"]["initContainers"] = [{"securityContext": {"runAsUser": 1}}]
     job = {"spec": {"replicaSpecs": [{"type": "worker", "template": template}]}}
-    (cause,) = tenants.problems(job, BOB)
+    (cause,) = tenants.forbidden_fields(job, BOB)
     where = "spec.replicaSpecs[0].template.spec.initContainers[0].securityContext.runAsUser"
     assert cause.field == where
     assert "pods here run as bob (61002)" in cause.message
@@ -55,13 +55,13 @@ def test_templates_of_jobs_are_looked_into() -> None:
 def test_what_is_added_to_a_pod_that_runs_is_looked_into() -> None:
     added = [{"securityContext": {"privileged": True}}]
     pod = {"spec": {"containers": [], "ephemeralContainers": added}}
-    (cause,) = tenants.problems(pod, BOB)
+    (cause,) = tenants.forbidden_fields(pod, BOB)
     assert cause.field == "spec.ephemeralContainers[0].securityContext.privileged"
 
 
 def test_a_guests_program_has_their_user_and_no_privileges() -> None:
     wanted = Program(("id",), {}, "/", user=0, privileged=True, capabilities=1, unconfined=True)
-    made = tenants.restricted(wanted, BOB)
+    made = tenants.restrict_program(wanted, BOB)
     assert (made.user, made.group, made.groups) == (61002, 61002, (61002, 61100))
     assert (made.privileged, made.unconfined, made.capabilities) == (False, False, 0)
     assert made.no_new_privileges
@@ -72,8 +72,8 @@ def test_a_guests_environment_has_nothing_of_the_owners_home() -> None:
     plain = {"PATH": "/root/bin:/bin", "LC_ALL": "C", "NCCL_DEBUG": "INFO"}
     own = {"HOME": "/home/bob", "USER": "bob", "LOGNAME": "bob"}
     owners = {"HOME": "/root", "USER": "root", **caches, **plain}
-    assert tenants.environment(owners, BOB) == plain | own
-    without_home = tenants.environment(caches | plain, BOB)
+    assert tenants.tenant_environment(owners, BOB) == plain | own
+    without_home = tenants.tenant_environment(caches | plain, BOB)
     assert without_home == caches | plain | own
 
 
@@ -112,10 +112,10 @@ def test_a_folder_is_opened_to_those_who_are_named(tmp_path: Path) -> None:
     opened = tmp_path / "opened"
     opened.mkdir(mode=0o755)
     (opened / "log").touch()
-    let_look(str(opened), BOB.uid)
-    let_look(str(opened), 61001)
+    grant_read(str(opened), BOB.uid)
+    grant_read(str(opened), 61001)
     opened.chmod(0o700)  # as the next start does
-    let_look(str(opened), BOB.uid)
+    grant_read(str(opened), BOB.uid)
     for uid in (BOB.uid, 61001):
         with acting_as(uid, uid, ()):
             assert os.listdir(opened) == ["log"]

@@ -19,7 +19,7 @@ async def opening(*pieces: bytes) -> bytes:
         reader.feed_data(piece)
         await asyncio.sleep(0)
     reader.feed_eof()
-    return await nodeport_access.opening(reader)
+    return await nodeport_access.read_opening(reader)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ async def test_what_no_other_site_sends_goes_through(data: bytes) -> None:
     ],
 )
 async def test_a_page_of_another_site_is_refused(data: bytes) -> None:
-    with pytest.raises(nodeport_access.RefusedError):
+    with pytest.raises(nodeport_access.PageRefused):
         await opening(data)
-    with pytest.raises(nodeport_access.RefusedError):
+    with pytest.raises(nodeport_access.PageRefused):
         await opening(*[bytes([each]) for each in data])
 
 
@@ -64,14 +64,14 @@ async def test_a_connection_of_ones_own_is_known(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection((host, port)), server.accept()[0] as end:
-            assert await nodeport_access.is_one_of([], end)
+            assert await nodeport_access.is_allowed_user([], end)
 
 
 async def test_a_connection_that_is_gone_is_nobodys() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         socket.create_connection(server.getsockname()).close()
         with server.accept()[0] as end:
-            assert not await nodeport_access.is_one_of([], end)
+            assert not await nodeport_access.is_allowed_user([], end)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
@@ -84,5 +84,5 @@ async def test_a_connection_of_somebody_else_is_refused_unless_it_is_theirs() ->
             os.seteuid(0)
         theirs.connect(server.getsockname())
         with theirs, server.accept()[0] as end:
-            assert not await nodeport_access.is_one_of([], end)
-            assert await nodeport_access.is_one_of([54321], end)
+            assert not await nodeport_access.is_allowed_user([], end)
+            assert await nodeport_access.is_allowed_user([54321], end)
