@@ -21,9 +21,9 @@ import orjson
 import uvloop
 
 from bench.plane import JOBS
-from trainyard.kinds.admission import admit
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import describe
+from trainyard.kinds.kind_admission import admit
+from trainyard.kinds.kind_registry import describe
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.cluster_transport import ClusterTransport
 from trainyard.kube.credentials import load
 from trainyard.kube.resources import PODS, SERVICES, Resource

@@ -19,9 +19,9 @@ from bench import many
 from bench import plane as planes
 from bench.many import REPLICAS, RUNNING, Row
 from bench.plane import JOBS, count, job, namespace, rests
-from trainyard.kinds.admission import admit
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import describe
+from trainyard.kinds.kind_admission import admit
+from trainyard.kinds.kind_registry import describe
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS
 from trainyard.lifecycle import Observed, Owned, Pod, plan

@@ -27,9 +27,9 @@ from tests.cluster.plane import free_port
 from tests.cluster.yard import until
 
 from bench.plane import JOBS, cpu_seconds, job, memory_mb, rests
-from trainyard.kinds.admission import admit
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import describe
+from trainyard.kinds.kind_admission import admit
+from trainyard.kinds.kind_registry import describe
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import Observed, Owned, Pod, plan
 

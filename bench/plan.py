@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from trainyard.kinds.kind_registry import describe
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey, Workload
-from trainyard.kinds.table import describe
 from trainyard.kube.resources import SERVICES
 from trainyard.lifecycle import Observed, Owned, Pod, plan
 

@@ -20,7 +20,7 @@ from tests.cluster.plane import RunningControlPlane
 from tests.cluster.yard import until
 from tools.control_plane import find
 
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource

@@ -17,9 +17,9 @@ from tools.chart_values import schema, values_text
 from tools.generated import main
 
 from trainyard import __version__
-from trainyard.kinds import crds, policies
-from trainyard.kinds.shared.settings import GangBackend
-from trainyard.kinds.table import OUR_KINDS, Kind
+from trainyard.kinds import immutability_policies, versioned_crds
+from trainyard.kinds.kind_registry import OUR_KINDS, Kind
+from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.operator import manifests as source
 from trainyard.operator.all_settings import SETTINGS
 from trainyard.operator.grants import CHANNEL_RULE, LEASE_RULE, Grant, grants, home_rules
@@ -93,7 +93,7 @@ def _chart() -> dict[str, str]:
     roles = "".join(dump(source.people_roles()))
     definitions = {
         f"files/definitions/{each['spec']['names']['plural']}.yaml": _yaml(each)
-        for each in crds.crds_for(OUR_KINDS)
+        for each in versioned_crds.crds_for(OUR_KINDS)
     }
     return {
         "Chart.yaml": _yaml(_about()),
@@ -109,7 +109,7 @@ def _chart() -> dict[str, str]:
         "templates/people.yaml": _if("aggregatedRoles.create", roles),
         **{f"templates/{k}.yaml": _if(v, _template(obj)) for k, (v, obj) in objects.items()},
         **definitions,
-        "files/policies.yaml": _HEADER + dump(policies.policies()),
+        "files/policies.yaml": _HEADER + dump(immutability_policies.policies()),
     }
 
 
@@ -291,7 +291,7 @@ def _kustomize() -> dict[str, str]:
         "kustomize/secure-metrics/reviews.yaml": _HEADER + dump([source.reviews(install)]),
         "kustomize/secure-metrics/kustomization.yaml": _kustomization(["reviews.yaml"], **secured),
         "crds/kustomization.yaml": _kustomization(sorted(names)),
-        "kustomize/policies/policies.yaml": _HEADER + dump(policies.policies()),
+        "kustomize/policies/policies.yaml": _HEADER + dump(immutability_policies.policies()),
         "kustomize/policies/kustomization.yaml": _kustomization(["policies.yaml"]),
         "kustomize/base/operator.yaml": _HEADER + dump(base),
         "kustomize/base/kustomization.yaml": _kustomization(

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from trainyard.kinds.immutability_policies import mutable_paths
 from trainyard.kinds.kind import AGE, PHASE, Column, Kind
-from trainyard.kinds.policies import mutable_paths
 from trainyard.kinds.shared.legacy import Legacy
 from trainyard.schema.model import Model
-from trainyard.schema.names import MAX_LABEL
-from trainyard.schema.structural import INT64
+from trainyard.schema.object_names import MAX_LABEL
+from trainyard.schema.structural_schema import INT64
 
 Schema = dict[str, Any]
 

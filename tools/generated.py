@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
-from trainyard.kinds.table import Kind
+from trainyard.kinds.kind_registry import Kind
 
 
 def main(ours: Callable[[], dict[Path, str]], of_kind: Callable[[Kind], dict[Path, str]]) -> int:

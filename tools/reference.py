@@ -14,7 +14,7 @@ from tools.generated import main
 from tools.reference_pages import index, page
 from tools.settings_page import page as settings_page
 
-from trainyard.kinds.table import OUR_KINDS, Kind
+from trainyard.kinds.kind_registry import OUR_KINDS, Kind
 
 FOLDER = Path(__file__).parent.parent / "docs/reference"
 

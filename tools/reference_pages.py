@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from trainyard.kinds.table import OUR_KINDS, Kind
+from trainyard.kinds.kind_registry import OUR_KINDS, Kind
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model
 

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from tests.cluster.yard import Object, Yard, until
 from tests.queueing.definitions import published
 from tests.queueing.kueue import FLAVOR, Invalid, Kueue
-from trainyard.kinds.shared.kueue import FLAVORS, WORKLOADS
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.job_settings import GangBackend
+from trainyard.kinds.shared.scheduling.kueue_workload import FLAVORS, WORKLOADS
 from trainyard.kube.errors import AlreadyExists, Conflict, NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.operator.detection import served

@@ -11,8 +11,8 @@ import yaml
 
 from tests.cluster.yard import Yard
 from tests.unit.kinds import manifests
+from trainyard.kinds.kind_registry import KINDS, Kind
 from trainyard.kinds.shared.legacy import Rename
-from trainyard.kinds.table import KINDS, Kind
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.kube.transport import Request
 

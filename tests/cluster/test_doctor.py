@@ -15,8 +15,8 @@ import orjson
 
 from tests.cluster.test_readiness import granted, shipped, token, without
 from tests.cluster.yard import Yard, until
-from trainyard.kinds.shared.settings import GangBackend, Settings
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS
 from trainyard.kube.transport import Request

@@ -15,8 +15,8 @@ from tests.cluster.kubelet import running_kubelet
 from tests.cluster.queues import found, install, remove
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
 from tests.queueing.definitions import native_schema, published
-from trainyard.kinds.shared.gang import NATIVE_POD_GROUPS, POD_GROUPS_OF
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.job_settings import GangBackend
+from trainyard.kinds.shared.scheduling.gang_scheduling import NATIVE_POD_GROUPS, POD_GROUPS_OF
 from trainyard.kube.resources import Resource
 
 CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)

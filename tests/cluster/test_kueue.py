@@ -9,8 +9,8 @@ from tests.cluster.queues import Queues, running_kueue
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
 from tests.queueing.kueue import Kueue, finished, true
 from tests.unit.kinds import manifests
-from trainyard.kinds.shared.kueue import WORKLOADS
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.scheduling.kueue_workload import WORKLOADS
 from trainyard.kube.errors import NotFound
 
 JOBS = {

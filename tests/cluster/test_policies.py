@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.test_manifests import printed
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
-from trainyard.kinds import policies
+from trainyard.kinds import immutability_policies
 from trainyard.kube.errors import ApiError
 
 POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
@@ -19,8 +19,8 @@ POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
 @pytest.fixture
 async def policed(yard: Yard) -> Yard:
     """A cluster with the policies of `trainyard manifests`."""
-    if yard.plane.version < policies.SINCE:
-        pytest.skip(f"not judged: no policies before {policies.SINCE}")
+    if yard.plane.version < immutability_policies.SINCE:
+        pytest.skip(f"not judged: no policies before {immutability_policies.SINCE}")
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=printed(yard))
     return yard
 
@@ -28,7 +28,7 @@ async def policed(yard: Yard) -> Yard:
 async def statuses(yard: Yard) -> dict[str, dict[str, Any]]:
     """Of our policies, by name."""
     listed = json.loads(await yard.kubectl("get", POLICIES, "-o", "json"))["items"]
-    ours = {each["metadata"]["name"] for each in policies.policies()}
+    ours = {each["metadata"]["name"] for each in immutability_policies.policies()}
     return {
         each["metadata"]["name"]: each.get("status", {})
         for each in listed

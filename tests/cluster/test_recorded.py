@@ -23,8 +23,8 @@ from tests.differential.record import (
     subjects,
 )
 from trainyard.cli.main import cli
-from trainyard.kinds import policies
-from trainyard.schema import core, history
+from trainyard.kinds import immutability_policies
+from trainyard.schema import field_versions, kubernetes_schemas
 
 LONG_SECONDS = 1800.0
 """Two thousand requests take minutes on a busy machine."""
@@ -38,8 +38,10 @@ async def test_the_recording_is_what_the_server_answers(
     if subject not in subjects(plane) or not path.exists():
         pytest.skip(f"nothing is recorded there ({path.name}): python -m tests.differential.record")
     recorded = json.loads(path.read_text())
-    if plane.version >= policies.SINCE:  # recorded without them; other tests may have made them
-        for each in policies.policies():
+    if (
+        plane.version >= immutability_policies.SINCE
+    ):  # recorded without them; other tests may have made them
+        for each in immutability_policies.policies():
             await yard.kubectl(
                 "delete", each["kind"], each["metadata"]["name"], "--ignore-not-found"
             )
@@ -76,11 +78,11 @@ def test_a_server_knows_the_fields_that_we_say(plane: RunningControlPlane) -> No
     published = json.loads(plane.get("/openapi/v2")[1])["definitions"]
     wrong, compared = set(), 0
     for name in ("pod_template", "core"):
-        for owner, schema in core.definitions(name).items():
+        for owner, schema in kubernetes_schemas.definitions(name).items():
             theirs = published.get(f"io.k8s.api.core.v1.{owner}", {}).get("properties", {})
             for field in schema.get("properties", ()) if theirs else ():
                 compared += 1
-                if (field in theirs) != (history.first(owner, field) <= version):
+                if (field in theirs) != (field_versions.first_version(owner, field) <= version):
                     wrong.add(f"{owner}.{field}")
     assert (wrong, compared > 500) == (set(), True)
 

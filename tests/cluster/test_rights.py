@@ -17,7 +17,7 @@ from tests.cluster.test_doctor import clear_of_leases, doctor
 from tests.cluster.test_gangs import QUEUED, serving
 from tests.cluster.test_readiness import token
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import NAMESPACES, Resource
 from trainyard.operator import rights

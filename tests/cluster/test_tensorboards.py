@@ -8,8 +8,8 @@ import pytest
 
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
-from trainyard.kinds.shared.names import base_name
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.child_names import base_name
 from trainyard.kube.resources import SERVICES
 
 BOARDS = KINDS["TensorBoard"].resource

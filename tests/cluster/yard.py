@@ -18,7 +18,7 @@ import pytest
 
 from tests.cluster.plane import START_SECONDS, RunningControlPlane
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import NotFound, Unreachable
 from trainyard.kube.resources import NAMESPACES, PODS

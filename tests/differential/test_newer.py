@@ -9,10 +9,10 @@ import pytest
 from tools.pod_versions import installed, since
 
 from tests.differential.newer import SAMPLES, judged
-from trainyard.schema import history
+from trainyard.schema import field_versions
 
 _RECORDED = sorted((Path(__file__).parent / "recorded").glob("newer-*.json"))
-_OLDEST, _NEWEST = history.known()
+_OLDEST, _NEWEST = field_versions.known_versions()
 _NOT_OF_MANIFESTS = ("EphemeralContainer", "LoadBalancerIngress", "ManagedFieldsEntry", "Status")
 _KINDS = {
     "pod": ("Pod", "served"),
@@ -35,10 +35,10 @@ def test_every_field_that_some_version_drops_is_in_a_sample() -> None:
     given = {
         f"{owner}.{field}"
         for kind, obj in SAMPLES.values()
-        for _, owner, part in history.typed(obj, *_KINDS[kind])
+        for _, owner, part in field_versions.parts_with_definitions(obj, *_KINDS[kind])
         for field in part
     }
-    fields = history.newer() | history.GATES.keys()
+    fields = field_versions.fields_added_since_oldest() | field_versions.GATES.keys()
     assert {
         name
         for name in fields - given
@@ -56,7 +56,10 @@ def test_what_a_version_takes_newer_ones_take() -> None:
 def test_a_field_comes_when_the_official_schema_has_it() -> None:
     found = since(installed())
     oldest = min(installed())
-    ours = {name: history.first(*name.split(".")) for name in history.newer()}
+    ours = {
+        name: field_versions.first_version(*name.split("."))
+        for name in field_versions.fields_added_since_oldest()
+    }
     assert found == {name: first for name, first in ours.items() if first > oldest}
 
 

@@ -15,7 +15,7 @@ from tests.differential.cases import JSON, POD, cases, changed
 from tests.differential.differences import DIFFERENCES
 from tests.differential.objects import PODS
 from tests.unit.embedded_apiserver.port import serving
-from trainyard.kinds.shared.pod_rules import check_template
+from trainyard.kinds.shared.pods.pod_template_rules import check_template
 
 SUBJECTS = ("core", "jobs")
 _FOLDER = Path(__file__).parent / "recorded"
@@ -113,6 +113,6 @@ NOT_IN_TEMPLATES = {
 
 def _is_found_by_types(spec: dict[str, object]) -> bool:
     """The schema of a job finds it before any rule is asked."""
-    from trainyard.schema.core import check_part
+    from trainyard.schema.kubernetes_schemas import check_part
 
     return bool(check_part(spec, "PodSpec"))

@@ -9,9 +9,9 @@ import pytest
 
 from tests.differential.newer import REFUSED, REFUSED_SAMPLES, SAMPLES, job
 from tests.differential.templates import LATER
-from trainyard.kinds.admission import admit, check
-from trainyard.schema.core import check_part
-from trainyard.schema.rules.pods import pod
+from trainyard.kinds.kind_admission import admit, check
+from trainyard.schema.kubernetes_schemas import check_part
+from trainyard.schema.rules.pod_spec_rules import pod
 
 _RECORDED = sorted((Path(__file__).parent / "recorded").glob("refusable-*.json"))
 

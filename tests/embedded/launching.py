@@ -19,7 +19,7 @@ from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import ClusterSettings
 from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.node.shim_process import Isolation, start_shim
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import EVENTS, PODS, Resource

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.embedded.command_line import CommandLine, Object, until
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.machine.state_folder import Paths
 
 CLAIM = "data"

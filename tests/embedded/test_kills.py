@@ -25,7 +25,7 @@ import pytest
 from tests.embedded.command_line import CommandLine, Object, until
 from tests.embedded.lifecycle_yard import ENDS, Yard
 from tests.tools import require, soak
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.payloads.processes import children_of, descendants
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="looks for what root leaves behind")

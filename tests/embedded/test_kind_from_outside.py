@@ -33,17 +33,26 @@ PACKAGE = {
     "sweeps/spec.py": """
         from pydantic import Field
 
-        from trainyard.kinds.shared.job import Job
-        from trainyard.kinds.shared.run import RunMode, RunPolicy, SchedulePolicy
-        from trainyard.schema.model import Count, Model, Template
+        from trainyard.kinds.extension import (
+            RUN_MODE,
+            RUN_POLICY,
+            SCHEDULER,
+            Count,
+            Job,
+            Model,
+            RunMode,
+            RunPolicy,
+            SchedulePolicy,
+            Template,
+        )
 
 
         class SweepJobSpec(Model):
             trials: Count = Field(default=1, description="Number of trials. Defaults to 1.")
             template: Template = Field(description="The pod of a trial.")
-            run_mode: RunMode = Field(default_factory=RunMode, description="How to run.")
-            run_policy: RunPolicy = Field(default_factory=RunPolicy, description="Its limits.")
-            scheduler: SchedulePolicy | None = Field(default=None, description="The scheduler.")
+            run_mode: RunMode = RUN_MODE
+            run_policy: RunPolicy = RUN_POLICY
+            scheduler: SchedulePolicy | None = SCHEDULER
 
 
         class SweepJob(Job):
@@ -52,23 +61,26 @@ PACKAGE = {
             spec: SweepJobSpec = Field(description="What to run.")
         """,
     "sweeps/rules.py": """
-        from trainyard.kinds.shared import job_rules, pod_rules
+        from trainyard.kinds.extension import job_rules, pod_template_rules
 
 
         def check(job):
             trials = [("trial", job.spec.trials)]
             return [
                 *job_rules.check_name(job.metadata, trials),
-                *pod_rules.check_template(job.spec.template, ("spec", "template")),
+                *pod_template_rules.check_template(job.spec.template, ("spec", "template")),
             ]
         """,
     "sweeps/workload.py": """
-        from trainyard.kinds.shared import pods
-        from trainyard.kinds.shared.description import Description
-        from trainyard.kinds.shared.workload import ReplicaType, RestartPolicy
+        from trainyard.kinds.extension import (
+            ReplicaType,
+            RestartPolicy,
+            WorkloadFactory,
+            pod_assembly,
+        )
 
 
-        class Sweep(Description):
+        class Sweep(WorkloadFactory):
             @property
             def types(self):
                 policy, limit = RestartPolicy.ON_FAILURE, self.spec.run_policy.backoff_limit
@@ -80,7 +92,7 @@ PACKAGE = {
 
             def launch(self, pod, key, start):
                 super().launch(pod, key, start)
-                pods.put_env_first(pod, {"TRIAL": str(key.ordinal)})
+                pod_assembly.put_env_first(pod, {"TRIAL": str(key.ordinal)})
 
 
         def describe(job, settings):

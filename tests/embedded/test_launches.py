@@ -15,7 +15,7 @@ from trainyard import diagnosis
 from trainyard.api.situations import situation_of
 from trainyard.cli.explain import render
 from trainyard.client.job import Job
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.resources import CONFIG_MAPS
 
 LISTEN = "import socket, time; s = socket.create_server(('', 2222)); time.sleep(3600)"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.command_line import CommandLine
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS
 from trainyard.machine.state_folder import RunningCluster, find_cluster

@@ -14,7 +14,7 @@ import pytest
 from tests.embedded.command_line import CommandLine, job, shell, until
 from trainyard.client.follower import Follower
 from trainyard.client.job import Job
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 
 _FOREVER = "sleep 3600"

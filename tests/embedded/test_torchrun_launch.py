@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.tools import require
-from trainyard.kinds.pytorch import torchrun
-from trainyard.kinds.shared import torchrun as shared
+from trainyard.kinds.pytorch import torchrun_launch
+from trainyard.kinds.shared.launch import torchrun_program as shared
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def launch(
     env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The launch of one replica, as its container would start it."""
-    args = torchrun.Launch(
+    args = torchrun_launch.Launch(
         nodes=str(nodes),
         processes=str(processes),
         backend="c10d",
@@ -80,7 +80,7 @@ def launch(
     path = path or f"{BIN}:{os.environ['PATH']}"
     variables = {"PATH": path, "OMP_NUM_THREADS": "1", "LOGLEVEL": log_level, **(env or {})}
     process = subprocess.Popen(
-        [*torchrun.command(elastic=False), *args],
+        [*torchrun_launch.command(elastic=False), *args],
         cwd=tmp_path,
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,

@@ -13,7 +13,7 @@ import yaml
 
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.resources.resource import Served
-from trainyard.schema import core
+from trainyard.schema import kubernetes_schemas
 
 Value = Any
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
@@ -168,7 +168,10 @@ def grown(row: Served, rng: random.Random) -> Value:
 
 @cache
 def _definitions() -> Mapping[str, Value]:
-    return {**core.definitions("core"), **core.definitions("pod_template")}
+    return {
+        **kubernetes_schemas.definitions("core"),
+        **kubernetes_schemas.definitions("pod_template"),
+    }
 
 
 def grow(schema: Value, rng: random.Random, depth: int) -> Value:

@@ -13,10 +13,10 @@ import yaml
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated, mutated_bytes
 from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.kinds.kind_registry import KINDS, describe
 from trainyard.kinds.shared.job import Job
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import objects
-from trainyard.kinds.table import KINDS, describe
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import TrainyardError
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.kinds.shared import kueue
+from trainyard.kinds.shared.scheduling import kueue_workload
 from trainyard.schema.times import parse, render
 
 Object = dict[str, Any]
 
 FLAVOR = {
-    "apiVersion": kueue.FLAVORS.api_version,
+    "apiVersion": kueue_workload.FLAVORS.api_version,
     "kind": "ResourceFlavor",
     "metadata": {"name": "spot"},
     "spec": {
@@ -28,7 +28,7 @@ FLAVOR = {
         "tolerations": [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}],
     },
 }
-PLURAL = kueue.WORKLOADS.plural
+PLURAL = kueue_workload.WORKLOADS.plural
 
 
 class Invalid(Exception):
@@ -76,7 +76,9 @@ class Kueue:
 
     def _review_pod_sets(self, old: Sequence[Object], new: Object) -> None:
         now = new["spec"]["podSets"]
-        is_elastic = (new["metadata"].get("annotations") or {}).get(kueue.ELASTIC) == "true"
+        is_elastic = (new["metadata"].get("annotations") or {}).get(
+            kueue_workload.ELASTIC
+        ) == "true"
         if len(now) != len(old):
             raise Invalid("podSets are immutable")
         for before, after in zip(old, now, strict=True):
@@ -230,7 +232,7 @@ def _name(workload: Object) -> str:
 
 def _replaces(workload: Object) -> str:
     notes = workload["metadata"].get("annotations") or {}
-    return str(notes.get(kueue.REPLACES, "")).rpartition("/")[2]
+    return str(notes.get(kueue_workload.REPLACES, "")).rpartition("/")[2]
 
 
 def _order(workload: Object) -> tuple[int, str, str]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from tests.simulation.cluster import NODES, Cluster
 from tests.simulation.server import Obj
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import JOB_KINDS
 from trainyard.operator.controller import Controller
 from trainyard.operator.hearing import Hearing
 from trainyard.operator.trainer_status import BadReport

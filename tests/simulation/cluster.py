@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tests.simulation.launching import PROBE_SECONDS, UNREADY, Launch, waits
 from tests.simulation.repeats import FALLOUT
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, Refused, owner_uid
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.schema.times import render
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)

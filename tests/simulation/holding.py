@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from tests.simulation.cluster import Cluster, Outcome, has_ended
 from tests.simulation.repeats import FALLOUT
 from tests.simulation.server import Obj
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import JOB_KINDS
 from trainyard.operator.controller import Controller
 from trainyard.operator.hearing import Hearing
 

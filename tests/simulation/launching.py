@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tests.simulation.server import Obj
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
-from trainyard.kinds.table import JOB_KINDS
 
 PROBE_SECONDS = 10.0
 WORDS = (

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.observed import Observed
 from trainyard.operator.diary import Line, changes, decision

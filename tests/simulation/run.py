@@ -29,7 +29,7 @@ from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.telling import Told
 from tests.simulation.viewer_judges import Shown
 from tests.simulation.virtual_time import StuckError, virtual_loop
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.observed import Observed

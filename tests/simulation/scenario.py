@@ -19,7 +19,7 @@ from tests.simulation.seeds import (
     SECOND_GENERATION,
     THIRD_GENERATION,
 )
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 
 Obj = dict[str, Any]
 

@@ -15,7 +15,7 @@ import jsonschema_rs
 
 from tests.simulation import policies
 from tests.simulation.server import Obj
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 
 CONDITIONS = (
     "Initialized",

@@ -16,8 +16,8 @@ from tests.simulation.replay import Difference, replay
 from tests.simulation.run import simulate
 from tests.simulation.scenario import draw
 from tests.simulation.shrink import invariant, shrink, violated
-from trainyard.kinds.shared.goodput import Part
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.goodput.goodput_parts import GoodputPart
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import HangAction, Workload
 from trainyard.lifecycle import outcomes, reconcile_context
 from trainyard.lifecycle import plan as plan_of_a_job
@@ -266,8 +266,8 @@ def train_while_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause is taken for training."""
     state = goodput_status._current_part
 
-    def busy(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
-        return Part.TRAINING if ledger.paused else state(status, ledger)
+    def busy(status: Mapping[str, Any], ledger: Ledger) -> GoodputPart | None:
+        return GoodputPart.TRAINING if ledger.paused else state(status, ledger)
 
     monkeypatch.setattr(goodput_status, "_state", busy)
 
@@ -276,9 +276,11 @@ def throw_lost_work_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """What turns out to be lost is taken from training, and told nowhere."""
     move = goodput_status._move_seconds
 
-    def careless(told: Any, attempts: Any, one: Part, other: Part, seconds: float) -> float:
+    def careless(
+        told: Any, attempts: Any, one: GoodputPart, other: GoodputPart, seconds: float
+    ) -> float:
         moved = move(told, attempts, one, other, seconds)
-        for each in (told, *attempts) if other is Part.LOST else ():
+        for each in (told, *attempts) if other is GoodputPart.LOST else ():
             each.pop(other.value, None)
         return moved
 

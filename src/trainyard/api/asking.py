@@ -25,8 +25,8 @@ from trainyard.client.waiting import Goal as Goal
 from trainyard.client.waiting import Result as Result
 from trainyard.client.waiting import parse_goal as parse_goal
 from trainyard.client.watching import watch_jobs
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared.reasons import Phase
-from trainyard.kinds.table import JOB_KINDS
 
 if TYPE_CHECKING:
     from trainyard.api.situations import Explanation

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trainyard.client.target import first_of
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.resources import NODES, PODS
 from trainyard.kube.transport import Request

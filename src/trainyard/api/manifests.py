@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.server import Version
+from trainyard.schema.server_version import Version
 
 if TYPE_CHECKING:
     from trainyard.kinds.shared.job import Job
@@ -108,9 +108,9 @@ def image_of(job: Job) -> str:
 
 
 def _pods(job: Job) -> Iterator[dict[str, Any]]:
-    from trainyard.kinds.shared.settings import Settings
+    from trainyard.kinds.kind_registry import describe
+    from trainyard.kinds.shared.job_settings import Settings
     from trainyard.kinds.shared.workload import objects
-    from trainyard.kinds.table import describe
 
     return (each for each in objects(describe(job, Settings.local())) if each["kind"] == "Pod")
 

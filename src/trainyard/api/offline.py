@@ -34,9 +34,9 @@ def render(manifest: Manifest | Iterable[Manifest] | ReadResult) -> list[dict[st
 
     The hash in their names depends on the UID that a cluster gives the job. Raises InvalidManifest.
     """
-    from trainyard.kinds.shared.settings import Settings
+    from trainyard.kinds.kind_registry import describe
+    from trainyard.kinds.shared.job_settings import Settings
     from trainyard.kinds.shared.workload import objects
-    from trainyard.kinds.table import describe
 
     jobs = read_manifest(manifest).require_jobs().jobs
     return [each for job in jobs for each in objects(describe(job, Settings()))]

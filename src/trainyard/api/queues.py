@@ -8,7 +8,7 @@ from types import MappingProxyType
 from trainyard.api.connection import Connection
 from trainyard.client.objects import Object
 from trainyard.client.target import CommandError
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound
 
 _KIND = KINDS["Queue"]
@@ -90,7 +90,7 @@ def new_queue(
     closed: bool = False,
 ) -> Object:
     """A Queue from what the user said; CommandError when it breaks a rule."""
-    from trainyard.kinds.admission import admit
+    from trainyard.kinds.kind_admission import admit
 
     wanted = {
         "quota": {"requests": dict(quota)} if quota else None,

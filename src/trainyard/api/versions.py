@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainyard.kinds.servers import judged_as
+from trainyard.kinds.server_compatibility import nearest_known_version
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.server import Version, parse
+from trainyard.schema.server_version import Version, parse
 
 CURRENT = "current"
 
@@ -18,7 +18,7 @@ def version_of(cluster: str, kubeconfig: str | None = None, context: str | None 
     if found is None:
         text = f"{cluster!r} is no version of Kubernetes; write it like 1.27, or {CURRENT!r}"
         raise TrainyardError(text)
-    return judged_as(found)
+    return nearest_known_version(found)
 
 
 def _asked(kubeconfig: str | None, context: str | None) -> Version:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainyard.embedded.tls_files import write_private
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.transport import Transport
 from trainyard.kube.unix_transport import UnixTransport

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from trainyard.schema.server import Version, parse
+from trainyard.schema.server_version import Version, parse
 
 
 class _Version(click.ParamType[Version]):
@@ -47,8 +47,8 @@ def command(kinds: tuple[str, ...], server: Version | None) -> None:
     """Print the CustomResourceDefinitions as YAML, for `kubectl apply --server-side -f -`."""
     import yaml
 
-    from trainyard.kinds import crds
-    from trainyard.kinds.table import KINDS
+    from trainyard.kinds import versioned_crds
+    from trainyard.kinds.kind_registry import KINDS
     from trainyard.schema.problems import suggest
 
     for kind in kinds:
@@ -56,5 +56,5 @@ def command(kinds: tuple[str, ...], server: Version | None) -> None:
             near = suggest(kind, tuple(KINDS))
             hint = f"did you mean {near}?" if near else f"known are: {', '.join(KINDS)}"
             raise click.BadParameter(f"unknown kind '{kind}'; {hint}")
-    chosen = crds.crds_for(kinds or KINDS, server)
+    chosen = versioned_crds.crds_for(kinds or KINDS, server)
     click.echo(yaml.dump_all(chosen, Dumper=yaml.CSafeDumper, sort_keys=False, width=100), nl=False)

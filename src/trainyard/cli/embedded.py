@@ -34,7 +34,7 @@ from trainyard.machine.state_folder import Paths
 from trainyard.machine.users import AllowList
 from trainyard.podruntime.logfile import KUBERNETES, LogLimits
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.names import fnv1a64
+from trainyard.schema.object_names import fnv1a64
 
 _READY_SECONDS = 30.0
 _CHANNEL_PORT = 7443

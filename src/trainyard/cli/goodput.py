@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared.goodput import Part, seconds_by_part
+from trainyard.kinds.shared.goodput.goodput_parts import GoodputPart, seconds_by_part
 from trainyard.schema.times import duration, parse
 
 _WIDTH = 40
 _MARKS = {
-    Part.QUEUED: ".",
-    Part.STARTING: "s",
-    Part.TRAINING: "=",
-    Part.SAVING: "c",
-    Part.LOST: "x",
-    Part.HUNG: "h",
-    Part.RESTARTING: "r",
-    Part.PAUSED: "p",
+    GoodputPart.QUEUED: ".",
+    GoodputPart.STARTING: "s",
+    GoodputPart.TRAINING: "=",
+    GoodputPart.SAVING: "c",
+    GoodputPart.LOST: "x",
+    GoodputPart.HUNG: "h",
+    GoodputPart.RESTARTING: "r",
+    GoodputPart.PAUSED: "p",
 }
 """How a bar shows them."""
 
@@ -30,26 +30,26 @@ def text(status: Mapping[str, Any], now: datetime) -> str:
     if total <= 0:
         return ""
     parts = [f"{duration(value)} {part}" for part, value in seconds.items() if value >= 1]
-    share = 100 * seconds.get(Part.TRAINING, 0.0) / total
+    share = 100 * seconds.get(GoodputPart.TRAINING, 0.0) / total
     line = f"{share:.0f} % of {duration(total)}: {', '.join(parts)}"
-    has_restarted = seconds.get(Part.RESTARTING, 0.0) > 0
-    if has_restarted and Part.LOST not in seconds:
+    has_restarted = seconds.get(GoodputPart.RESTARTING, 0.0) > 0
+    if has_restarted and GoodputPart.LOST not in seconds:
         line += "; what was lost is unknown"
     return f"{line}\n[{_bar(seconds, total)}]"
 
 
-def spent(status: Mapping[str, Any], now: datetime) -> dict[Part, float]:
+def spent(status: Mapping[str, Any], now: datetime) -> dict[GoodputPart, float]:
     """Seconds by part until now: what is accounted for, and what it has been doing since."""
     told = status.get("goodput") or {}
-    seconds = {Part(part): value for part, value in seconds_by_part(status)}
+    seconds = {GoodputPart(part): value for part, value in seconds_by_part(status)}
     since = parse(told.get("asOf"))
-    if since is not None and told.get("state") in [part.value for part in Part]:
-        state = Part(told["state"])
+    if since is not None and told.get("state") in [part.value for part in GoodputPart]:
+        state = GoodputPart(told["state"])
         seconds[state] = seconds.get(state, 0.0) + max((now - since).total_seconds(), 0.0)
-    return {part: seconds[part] for part in Part if part in seconds}
+    return {part: seconds[part] for part in GoodputPart if part in seconds}
 
 
-def _bar(seconds: Mapping[Part, float], total: float) -> str:
+def _bar(seconds: Mapping[GoodputPart, float], total: float) -> str:
     """A mark for each fortieth of the time, in the order of the parts."""
     bar, passed = "", 0.0
     for part, value in seconds.items():

@@ -9,7 +9,7 @@ import click
 
 from trainyard.machine.state_folder import Paths, StateError, find_cluster, state_folder
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.names import fnv1a64
+from trainyard.schema.object_names import fnv1a64
 
 
 @click.command()

@@ -13,7 +13,7 @@ from trainyard.api.errors import CommandError
 from trainyard.cli.format import document, indent, job_table, table
 from trainyard.cli.target import on_client
 from trainyard.client.objects import Object
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.schema.times import age
 
 _KIND = KINDS["Queue"]

@@ -24,7 +24,7 @@ from trainyard.cli.target import on_job
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView, in_order
-from trainyard.kinds.shared.roles import INIT
+from trainyard.kinds.shared.pods.container_roles import INIT
 from trainyard.schema.times import age, duration, parse, span
 
 _WIDTH = 14

@@ -12,7 +12,7 @@ import click
 from trainyard.api.aio import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.cli.options import where_options
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:

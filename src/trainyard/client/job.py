@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.client.pods import PodView, in_order
 from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
-from trainyard.kinds.shared import names
+from trainyard.kinds.shared import child_names
+from trainyard.kinds.shared.pods.container_roles import INIT
 from trainyard.kinds.shared.reasons import NEVER_HERE
-from trainyard.kinds.shared.roles import INIT
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
@@ -56,7 +56,7 @@ class Job:
     @property
     def base(self) -> str:
         """What the names of its pods begin with."""
-        return names.base_name(self.name, self.uid)
+        return child_names.base_name(self.name, self.uid)
 
     @property
     def full_name(self) -> str:

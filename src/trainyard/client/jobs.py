@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import CommandError, Target, first_of
+from trainyard.kinds.kind_registry import JOB_KINDS, Kind
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.installing import of_definitions
-from trainyard.kinds.table import JOB_KINDS, Kind
+from trainyard.kinds.shared.install_commands import command_for_crds
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
@@ -114,7 +114,7 @@ async def list_jobs(
 
 async def unserved(target: Target) -> CommandError:
     """For a server that knows none of our kinds."""
-    install = of_definitions(await target.client.server_version())
+    install = command_for_crds(await target.client.server_version())
     return CommandError(f"{target.title} does not know trainyard's jobs; install them: `{install}`")
 
 

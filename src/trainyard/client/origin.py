@@ -14,8 +14,8 @@ from trainyard.client.provenance import state_of
 from trainyard.client.records import Record
 from trainyard.client.repository import Changes
 from trainyard.client.target import CommandError, Target
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 

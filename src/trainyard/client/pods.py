@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.roles import sidecars_of
+from trainyard.kinds.shared.pods.container_roles import sidecars_of
 from trainyard.schema.dataclass import dataclass
 
 

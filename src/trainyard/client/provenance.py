@@ -26,8 +26,8 @@ from trainyard.client.objects import Object
 from trainyard.client.packages import Environment, environment_of
 from trainyard.client.snapshot import Copied, copy_code
 from trainyard.client.target import CommandError, Target
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import JOB_KINDS
 from trainyard.machine import interpreters
 from trainyard.machine.secret_redaction import (
     REDACTED,

@@ -15,8 +15,8 @@ from trainyard.client.job import Job
 from trainyard.client.jobs import list_jobs, unserved
 from trainyard.client.provenance import Said, record, state_of
 from trainyard.client.target import CommandError, Target
+from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
 from trainyard.kube.resources import (

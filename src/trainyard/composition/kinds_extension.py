@@ -21,8 +21,8 @@ from trainyard.embedded.extension import (
 )
 from trainyard.embedded.resources.table import Resources
 from trainyard.kinds.kind import Kind
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import KINDS
 
 _SCALE_REFUSAL = "the job cannot be scaled: it is not elastic; create it with spec.elastic.enabled"
 _AS_POD_OR_JOB = "run it as a Pod, or as a job of batch.tensorstack.dev"
@@ -68,9 +68,9 @@ def _definition(kind: Kind) -> Object:
 
 
 def _admit(obj: Object, old: Object | None) -> Admission:
-    from trainyard.kinds import admission
+    from trainyard.kinds import kind_admission
 
-    return admission.admit(obj, old)
+    return kind_admission.admit(obj, old)
 
 
 def _gang_rules(kind: Kind) -> GangRules:
@@ -78,7 +78,7 @@ def _gang_rules(kind: Kind) -> GangRules:
 
 
 def _describe_gang(kind: Kind, obj: Object) -> Gang | None:
-    from trainyard.kinds.shared.settings import Settings
+    from trainyard.kinds.shared.job_settings import Settings
     from trainyard.kinds.shared.workload import ReplicaKey, Scope, Workload
 
     model: Any = kind.model.model_validate(obj)

@@ -17,7 +17,7 @@ from trainyard.diagnosis import (
     waiting,
 )
 from trainyard.diagnosis.situation import Cause, Situation
-from trainyard.kinds.shared.reasons import Phase, launch_words
+from trainyard.kinds.shared.reasons import Phase, launch_wait_message
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.times import duration
 
@@ -117,7 +117,7 @@ def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
             continue
         if event.get("reason") == "Unhealthy" and _is_well(situation, event):
             continue
-        if launch_words(message) or LAUNCHED_PATH in message:  # told by `launches`
+        if launch_wait_message(message) or LAUNCHED_PATH in message:  # told by `launches`
             continue
         text = f"{event.get('reason')}: {message}"
         newest.pop(text, None)

@@ -11,7 +11,7 @@ from trainyard.diagnosis.situation import Object, Situation
 from trainyard.diagnosis.words import Reading
 from trainyard.evidence.reports import own_lines, processes_in, times_said
 from trainyard.evidence.tracebacks import Raised
-from trainyard.kinds.shared.reasons import without_report
+from trainyard.kinds.shared.reasons import without_torchrun_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
@@ -70,7 +70,7 @@ def of(situation: Situation, failure: Object) -> Death:
     replica = situation.replica(name)
     # The pod of a launch that took too long did not end of itself.
     of_pod = suspect.reason != "LaunchTimeout"
-    words = without_report("\n".join(suspect.tail.lines))
+    words = without_torchrun_report("\n".join(suspect.tail.lines))
     probe = _probe(situation, name, failure)
     code, reason = suspect.code, suspect.reason
     reading, evidence = probe or (exits.read(code, reason, words, suspect.raised), ())

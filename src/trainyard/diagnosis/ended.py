@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainyard.diagnosis import deaths, hanging
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.evidence.lasting import is_certain
-from trainyard.kinds.shared.reasons import ConditionReason, Phase, cannot_start
+from trainyard.kinds.shared.reasons import ConditionReason, Phase, missing_for_start
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
 
@@ -142,7 +142,7 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
         return ("runPolicy.restartJudge has it end here, with restarts left",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"its restarts are used up: {situation.job.restarts} so far",)
-    if cannot_start(death.words):  # decision 102
+    if missing_for_start(death.words):  # decision 102
         return ("another try would end the same way, so there is none",)
     policy, limit = situation.job.restart_policy(death.replica)
     if death.ruling:

@@ -9,7 +9,7 @@ from trainyard.diagnosis.words import Reading, meaning_of
 from trainyard.evidence.following import follows, retells
 from trainyard.evidence.reports import own_lines
 from trainyard.evidence.tracebacks import Raised
-from trainyard.kinds.shared.reasons import cannot_start
+from trainyard.kinds.shared.reasons import missing_for_start
 from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
 
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
@@ -138,7 +138,7 @@ def _told(reason: str, message: str) -> Reading | None:
             "the port of its sshd is taken by another container of its pod",
             ("let that container listen on another port",),
         )
-    if missing := cannot_start(message):
+    if missing := missing_for_start(message):
         return Reading(f"it can never start there: {missing.partition(': ')[2]}")
     return None
 

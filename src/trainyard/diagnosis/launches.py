@@ -8,7 +8,11 @@ from collections.abc import Iterator, Sequence
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.client.tails import Tail
 from trainyard.diagnosis.situation import Cause, Situation
-from trainyard.kinds.shared.reasons import ConditionReason, launch_words, preflight_words
+from trainyard.kinds.shared.reasons import (
+    ConditionReason,
+    launch_wait_message,
+    preflight_difference,
+)
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.times import duration
 
@@ -72,7 +76,7 @@ def waiting(situation: Situation) -> Iterator[Cause]:
     pod, container = found
     age = situation.ago(_latest_start(situation) or container.running.get("startedAt"))
     words = _words(situation, pod)
-    if preflight_words(words):  # it has started, and has still to say so
+    if preflight_difference(words):  # it has started, and has still to say so
         return
     shown = words or "it does not say yet what it waits for"
     limit = situation.job.run_policy.get("launchTimeoutSeconds", _DEFAULT_SECONDS)
@@ -113,7 +117,7 @@ def _awaited(situation: Situation, leader: PodView) -> list[PodView]:
 
 def _words(situation: Situation, pod: PodView) -> str:
     for event in situation.events_about(pod.name, "Unhealthy"):
-        if words := launch_words(str(event.get("message") or "")):
+        if words := launch_wait_message(str(event.get("message") or "")):
             return words
     condition = situation.job.condition("Launched")
     if condition.get("reason") != ConditionReason.LAUNCH_WAITS:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
-from trainyard.schema.rules.pods import GRACE_SECONDS
+from trainyard.schema.rules.pod_spec_rules import GRACE_SECONDS
 from trainyard.schema.times import duration
 
 _SLACK_SECONDS = 10.0

@@ -11,7 +11,7 @@ from trainyard.client.attemptlogs import last_attempt
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
 from trainyard.client.tails import Tail
-from trainyard.kinds.shared.reasons import without_report
+from trainyard.kinds.shared.reasons import without_torchrun_report
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -87,7 +87,7 @@ class Situation:
         pod = self.pod(pod_name)
         failed = pod.failed_container if pod else None
         lines = ((failed and failed.last_words) or self.last_words).split("\n")
-        return without_report("\n".join(lines[last_attempt(lines) :]))
+        return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))
 
 
 def listed(items: Sequence[str], most: int = 4) -> str:

@@ -13,7 +13,7 @@ from trainyard.embedded.resources.metadata_rules import generated
 from trainyard.embedded.resources.resource import Served
 from trainyard.embedded.storage.committer import Key
 from trainyard.embedded.storage.journal import Object
-from trainyard.schema.rules.checks import MOST_INT32
+from trainyard.schema.rules.common_rules import MOST_INT32
 from trainyard.schema.times import from_unix
 
 FOREGROUND = "foregroundDeletion"

@@ -34,25 +34,31 @@ from trainyard.kinds.pytorch.spec import TorchrunConfig as TorchrunConfig
 from trainyard.kinds.queue.spec import Queue as Queue
 from trainyard.kinds.queue.spec import QueueSpec as QueueSpec
 from trainyard.kinds.queue.spec import Quota as Quota
-from trainyard.kinds.shared.failure_policy import OnExitCodes as OnExitCodes
-from trainyard.kinds.shared.failure_policy import OnPodCondition as OnPodCondition
-from trainyard.kinds.shared.failure_policy import PodFailurePolicy as PodFailurePolicy
-from trainyard.kinds.shared.failure_policy import PodFailureRule as PodFailureRule
-from trainyard.kinds.shared.hang import Hang as Hang
-from trainyard.kinds.shared.node_check import NodeCheck as NodeCheck
-from trainyard.kinds.shared.run import DebugMode as DebugMode
-from trainyard.kinds.shared.run import Elastic as Elastic
-from trainyard.kinds.shared.run import PauseMode as PauseMode
-from trainyard.kinds.shared.run import QueueOnly as QueueOnly
-from trainyard.kinds.shared.run import ReplicaDebugSet as ReplicaDebugSet
-from trainyard.kinds.shared.run import ReplicaRestartPolicy as ReplicaRestartPolicy
-from trainyard.kinds.shared.run import ResumeSpec as ResumeSpec
-from trainyard.kinds.shared.run import RunMode as RunMode
-from trainyard.kinds.shared.run import SchedulePolicy as SchedulePolicy
-from trainyard.kinds.shared.run import SshRunPolicy as SshRunPolicy
-from trainyard.kinds.shared.run import T9kScheduler as T9kScheduler
-from trainyard.kinds.shared.run import UnrankedSchedulePolicy as UnrankedSchedulePolicy
-from trainyard.kinds.shared.run import UnrankedT9kScheduler as UnrankedT9kScheduler
+from trainyard.kinds.shared.failure_policy.failure_policy_spec import OnExitCodes as OnExitCodes
+from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
+    OnPodCondition as OnPodCondition,
+)
+from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
+    PodFailurePolicy as PodFailurePolicy,
+)
+from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
+    PodFailureRule as PodFailureRule,
+)
+from trainyard.kinds.shared.hang.hang_spec import Hang as Hang
+from trainyard.kinds.shared.node_check.node_check_spec import NodeCheck as NodeCheck
+from trainyard.kinds.shared.run_policy import DebugMode as DebugMode
+from trainyard.kinds.shared.run_policy import Elastic as Elastic
+from trainyard.kinds.shared.run_policy import PauseMode as PauseMode
+from trainyard.kinds.shared.run_policy import QueueOnly as QueueOnly
+from trainyard.kinds.shared.run_policy import ReplicaDebugSet as ReplicaDebugSet
+from trainyard.kinds.shared.run_policy import ReplicaRestartPolicy as ReplicaRestartPolicy
+from trainyard.kinds.shared.run_policy import ResumeSpec as ResumeSpec
+from trainyard.kinds.shared.run_policy import RunMode as RunMode
+from trainyard.kinds.shared.run_policy import SchedulePolicy as SchedulePolicy
+from trainyard.kinds.shared.run_policy import SshRunPolicy as SshRunPolicy
+from trainyard.kinds.shared.run_policy import T9kScheduler as T9kScheduler
+from trainyard.kinds.shared.run_policy import UnrankedSchedulePolicy as UnrankedSchedulePolicy
+from trainyard.kinds.shared.run_policy import UnrankedT9kScheduler as UnrankedT9kScheduler
 from trainyard.kinds.tensorboard.spec import HttpLogs as HttpLogs
 from trainyard.kinds.tensorboard.spec import LogDir as LogDir
 from trainyard.kinds.tensorboard.spec import PvcLogs as PvcLogs

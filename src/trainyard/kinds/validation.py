@@ -13,18 +13,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainyard.kinds.table import JOB_KINDS, Kind
-from trainyard.schema import core
+from trainyard.kinds.kind_registry import JOB_KINDS, Kind
+from trainyard.schema import kubernetes_schemas
 from trainyard.schema.model import INT32_MAX, Model
 from trainyard.schema.problems import Path, Problem, error, suggest
-from trainyard.schema.structural import (
+from trainyard.schema.structural_schema import (
     UNKNOWN_FIELD,
     Schema,
     Walker,
-    below,
     check,
+    child_schema,
     describe,
-    removed,
+    without_field,
     wrong_type,
 )
 
@@ -68,7 +68,7 @@ def validate(
     # What is left of a template may lack what the rules rely on.
     for problem in _walked(trimmed, _schema(kind), open_templates):
         if path := _template(problem.path):
-            trimmed = removed(trimmed, path)
+            trimmed = without_field(trimmed, path)
             missing.add(path)
     try:
         return kind.model.model_validate(trimmed), problems, missing
@@ -77,7 +77,7 @@ def validate(
 
 
 def _walked(obj: dict[str, Any], schema: Schema, open_templates: bool) -> list[Problem]:
-    walker = _Walker(core.definitions("pod_template"))
+    walker = _Walker(kubernetes_schemas.definitions("pod_template"))
     walker.visit(obj, schema, ())
     return [
         problem
@@ -94,7 +94,7 @@ def _template(path: Path) -> Path:
 
 def _refused(failure: ValidationError, obj: dict[str, Any], kind: Kind) -> Iterator[Problem]:
     """What pydantic does not take, in the walker's words where it has any."""
-    definitions = core.definitions("pod_template")
+    definitions = kubernetes_schemas.definitions("pod_template")
     fields = kind.schema["properties"] | {"metadata": definitions["ObjectMeta"]}
     for item in failure.errors(include_url=False):
         path, value, schema = _place(item["loc"], obj, {"properties": fields})
@@ -120,7 +120,7 @@ def _place(loc: Sequence[Any], obj: Any, schema: Schema) -> tuple[Path, Any, Sch
         if not isinstance(obj, dict | list) or part not in inside:
             break
         path.append(part)
-        obj, schema = obj[part], below(schema, part) or _ANYTHING
+        obj, schema = obj[part], child_schema(schema, part) or _ANYTHING
     return tuple(path), obj, schema
 
 
@@ -192,7 +192,7 @@ def _kinds_with(path: Path) -> list[str]:
 def _has(schema: Schema, path: Path) -> bool:
     """Whether a schema names the field, rather than leaves open what is there."""
     for part in path[:-1]:
-        schema = below(schema, part) or _ANYTHING
+        schema = child_schema(schema, part) or _ANYTHING
     return path[-1] in schema.get("properties", _ANYTHING)
 
 
@@ -258,5 +258,5 @@ def _without(obj: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any] | Non
             path = path[:-1]
         if not path or isinstance(path[-1], int):
             return None
-        obj = removed(obj, path)
+        obj = without_field(obj, path)
     return obj

@@ -12,12 +12,13 @@ from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from trainyard.kinds.shared import kueue, labels
-from trainyard.kinds.shared.gang import pod_groups_of
-from trainyard.kinds.shared.pod_contract import STOPPED, stopped_in
-from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
-from trainyard.kinds.shared.settings import GangBackend, Settings
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
+from trainyard.kinds.shared.pods.container_roles import INIT, SIDECAR, sidecars_of
+from trainyard.kinds.shared.pods.pod_contract import STOPPED, parse_stopped
+from trainyard.kinds.shared.scheduling import kueue_workload
+from trainyard.kinds.shared.scheduling.gang_scheduling import pod_groups_of
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
 from trainyard.lifecycle.pod_reports import NO_REPORTS, PodReports
 from trainyard.schema.dataclass import dataclass
@@ -150,7 +151,7 @@ class Pod:
                 tuple((kind, c.get("status", "")) for kind, c in conditions.items())
             ),
             containers=containers,
-            stopped=stopped_in(stopped.get("message", "")) if is_stopped else frozenset(),
+            stopped=parse_stopped(stopped.get("message", "")) if is_stopped else frozenset(),
             stopped_since=parse(stopped.get("lastTransitionTime")) if is_stopped else None,
             told=told,
         )
@@ -275,7 +276,7 @@ def _decode_kueue_workload(obj: Mapping[str, Any]) -> Owned:
         {"name": each.get("name", ""), "count": each.get("count", 1)}
         for each in spec.get("podSets") or ()
     ]
-    return Owned.decode(kueue.WORKLOADS, {**obj, "spec": spec})
+    return Owned.decode(kueue_workload.WORKLOADS, {**obj, "spec": spec})
 
 
 def observed_resources(
@@ -288,7 +289,7 @@ def observed_resources(
     found: dict[Resource, Callable[[Mapping[str, Any]], Pod | Owned]] = {PODS: Pod.decode}
     found |= {each: partial(Owned.decode, each) for each in owned}
     if settings.gang_backend is GangBackend.KUEUE:
-        found[kueue.WORKLOADS] = _decode_kueue_workload
+        found[kueue_workload.WORKLOADS] = _decode_kueue_workload
     return found
 
 

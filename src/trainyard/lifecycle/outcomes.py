@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from trainyard.kinds.shared.reasons import cannot_start
+from trainyard.kinds.shared.reasons import missing_for_start
 from trainyard.kinds.shared.workload import FailureAction
 from trainyard.lifecycle.observed import Container, Pod
 from trainyard.schema.dataclass import dataclass
@@ -90,7 +90,7 @@ class Exit:
     def is_permanent(self) -> bool:
         """Whether it says of itself that another try would end the same way."""
         # Decision 102.
-        return not self.init_container and cannot_start(self.message) != ""
+        return not self.init_container and missing_for_start(self.message) != ""
 
 
 DISRUPTIONS = frozenset(

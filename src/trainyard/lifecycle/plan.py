@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
-from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import pause_resume
 from trainyard.lifecycle.actions import Action, Create, Delete, Plan

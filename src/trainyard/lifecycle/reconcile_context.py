@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.in_place import in_place_pods
 from trainyard.lifecycle.ledger import Ledger, Repeat

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from trainyard.kinds.shared.roles import INIT, SIDECAR
+from trainyard.kinds.shared.pods.container_roles import INIT, SIDECAR
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed, Pod

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from trainyard.kinds.shared.reasons import NO_ROOM, without_report
+from trainyard.kinds.shared.reasons import NO_ROOM, without_torchrun_report
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.ledger import Repeat
 from trainyard.lifecycle.observed import Conflict, Pod, Refusal
@@ -60,7 +60,7 @@ def replica_failure(replica: Replica) -> str:
         details.append(f"init container {end.init_container}")
     if details:
         text += f" ({', '.join(details)})"
-    lines = last_lines(without_report(end.message))
+    lines = last_lines(without_torchrun_report(end.message))
     if re.search(NO_ROOM, lines) and "left on device" not in lines:
         lines += "\n(It could not write for want of room: a volume or the disk is full.)"
     return f"{text}: {lines}" if lines else text

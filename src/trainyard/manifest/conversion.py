@@ -16,14 +16,14 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
+from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import legacy
-from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.manifest.foreign import kinds
 from trainyard.manifest.reader import Document, read, told
 from trainyard.schema import yaml_text
-from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
+from trainyard.schema.kubernetes_schemas import CORE_KINDS
 from trainyard.schema.problems import Problem, Severity
 
 

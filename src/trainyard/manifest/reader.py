@@ -14,18 +14,18 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, BinaryIO
 
-from trainyard.kinds.admission import Checked, check
+from trainyard.kinds.kind_admission import AdmissionResult, check
+from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared.job import Job
-from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.manifest.foreign import kinds
-from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
+from trainyard.schema.kubernetes_schemas import CORE_KINDS
 from trainyard.schema.model import Model
 from trainyard.schema.parsed_text import Mistake, Parsed
-from trainyard.schema.problems import Judged, Path, Problem, Severity, error
-from trainyard.schema.server import Version
-from trainyard.schema.structural import describe
+from trainyard.schema.problems import Path, Problem, Severity, WithProblems, error
+from trainyard.schema.server_version import Version
+from trainyard.schema.structural_schema import describe
 
 STANDARD_INPUT = "-"
 _MAX_BYTES = 12 << 20
@@ -61,7 +61,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult(Judged):
+class ReadResult(WithProblems):
     """Everything in a manifest; ``problems`` includes those of the documents, in file order."""
 
     documents: tuple[Document, ...]
@@ -234,7 +234,7 @@ def _document(
     server: Version | None = None,
 ) -> Document:
     """``jobs``: the lines of the jobs before this one, by name; this one is added."""
-    checked: Checked = check(raw)
+    checked: AdmissionResult = check(raw)
     name, kind = object_name(raw), raw.get("kind")
     kind = kind if isinstance(kind, str) else ""
     line, _ = parsed.locate(prefix)
@@ -247,9 +247,9 @@ def _document(
             found, model = (*found, error(("metadata", "name"), message)), None
         jobs.setdefault(name, line)
     if server is not None and not any(p.severity is Severity.ERROR for p in found):
-        from trainyard.kinds.servers import judge
+        from trainyard.kinds.server_compatibility import check_for_server
 
-        found = (*found, *judge(raw, server))
+        found = (*found, *check_for_server(raw, server))
     problems = tuple(_placed(p, prefix, parsed, file, name) for p in found)
     return Document(checked.obj, kind, model, problems, file, line)
 

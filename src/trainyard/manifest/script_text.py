@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import JOB_KINDS
 
 _COMMENTS = {
     "torchrunConfig": "torchrun starts the script in args, in every replica",

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from trainyard.kinds.kind_registry import JOB_KINDS, Kind
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import Mount, Script, ScriptError
-from trainyard.kinds.table import JOB_KINDS, Kind
 
 CARRIED_AT = "/trainyard/script"
 """Where a script is that came along in a ConfigMap."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
 
-from trainyard.kinds.shared.settings import GangBackend
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
+from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.operator.setting import (
     Choice,
     Seconds,
@@ -23,7 +23,7 @@ from trainyard.operator.setting import (
     is_selector,
 )
 from trainyard.operator.settings import ServiceSettings
-from trainyard.schema.names import is_dns_subdomain, is_plain_label
+from trainyard.schema.object_names import is_dns_subdomain, is_plain_label
 
 _PORT = Whole(1, 65535, "PORT")
 _NAMESPACE = Text("the name of a namespace", "NAME", is_plain_label)

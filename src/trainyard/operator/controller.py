@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.kueue import FLAVORS, WORKLOADS
+from trainyard.kinds.shared.scheduling.kueue_workload import FLAVORS, WORKLOADS
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector, all_synced

@@ -8,9 +8,13 @@ from dataclasses import replace
 
 import orjson
 
-from trainyard.kinds.shared.gang import NATIVE_POD_GROUPS, PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
-from trainyard.kinds.shared.kueue import WORKLOADS
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
+from trainyard.kinds.shared.scheduling.gang_scheduling import (
+    NATIVE_POD_GROUPS,
+    PLUGINS_POD_GROUPS,
+    VOLCANO_POD_GROUPS,
+)
+from trainyard.kinds.shared.scheduling.kueue_workload import WORKLOADS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import Resource

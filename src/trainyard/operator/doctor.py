@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from trainyard.kinds.shared.installing import of_everything
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.install_commands import command_for_everything
+from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Forbidden, KubeError, NotFound
 from trainyard.kube.resources import LEASES, NAMESPACES, PODS
@@ -109,7 +109,7 @@ def _clock(check: str, ahead: float, than: str) -> Finding:
 
 
 async def _lease(patient: Patient) -> AsyncIterator[Finding]:
-    install = of_everything(patient.version)
+    install = command_for_everything(patient.version)
     if patient.settings is not None and patient.settings.lease is None:
         yield Finding("Lease", "note", "leaderElect is false, so there must be one operator only")
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
-from trainyard.kinds.crds import crds_for
-from trainyard.kinds.shared.installing import of_definitions
+from trainyard.kinds.shared.install_commands import command_for_crds
+from trainyard.kinds.versioned_crds import crds_for
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.operator.patient import Finding, Object, Patient
@@ -15,7 +15,7 @@ from trainyard.operator.patient import Finding, Object, Patient
 async def definitions(patient: Patient) -> AsyncIterator[Finding]:
     """Established, served, with our fields, and nothing stored in an older version."""
     wanted = {crd["metadata"]["name"]: crd for crd in crds_for(server=patient.version)}
-    apply = of_definitions(patient.version)
+    apply = command_for_crds(patient.version)
     good = 0
     for name, ours in wanted.items():
         try:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import Resource

@@ -20,7 +20,7 @@ from trainyard.operator.setting import PREFIX, Setting
 from trainyard.operator.settings import LeaseSettings, ServiceSettings, cluster_domain_of
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.names import fnv1a64
+from trainyard.schema.object_names import fnv1a64
 from trainyard.schema.problems import suggest
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.kinds.shared.kueue import PRIORITY_CLASSES
+from trainyard.kinds.shared.scheduling.kueue_workload import PRIORITY_CLASSES
 from trainyard.kinds.shared.workload import Generated, Manifest
 from trainyard.kube.client import Client
 from trainyard.lifecycle.actions import Create

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from trainyard.kinds.kind_registry import JOB_KINDS, KINDS, Kind
 from trainyard.kinds.podgroup import POD_GROUPS
-from trainyard.kinds.shared import kueue
-from trainyard.kinds.shared.gang import POD_GROUPS_OF
-from trainyard.kinds.shared.settings import GangBackend
-from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
+from trainyard.kinds.shared.job_settings import GangBackend
+from trainyard.kinds.shared.scheduling import kueue_workload
+from trainyard.kinds.shared.scheduling.gang_scheduling import POD_GROUPS_OF
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
 from trainyard.operator.settings import OperatorSettings
 from trainyard.schema.dataclass import dataclass
@@ -155,11 +155,11 @@ def _of_viewer(kind: Kind) -> Iterator[Grant]:
 def _of_kueue() -> Iterator[Grant]:
     """Workloads and their state; where their pods run, and what classes are worth."""
     name = GangBackend.KUEUE
-    parts = [f"{kueue.WORKLOADS.plural}/status"]
-    yield Grant(_rule(kueue.WORKLOADS, sorted([*_OWN, "patch"])), gang=name)
-    yield Grant(_of([kueue.GROUP], parts, ["patch"]), gang=name)
-    yield Grant(_rule(kueue.FLAVORS, ["list", "watch"]), gang=name, cluster=True)
-    yield Grant(_rule(kueue.PRIORITY_CLASSES, ["get"]), gang=name, cluster=True)
+    parts = [f"{kueue_workload.WORKLOADS.plural}/status"]
+    yield Grant(_rule(kueue_workload.WORKLOADS, sorted([*_OWN, "patch"])), gang=name)
+    yield Grant(_of([kueue_workload.GROUP], parts, ["patch"]), gang=name)
+    yield Grant(_rule(kueue_workload.FLAVORS, ["list", "watch"]), gang=name, cluster=True)
+    yield Grant(_rule(kueue_workload.PRIORITY_CLASSES, ["get"]), gang=name, cluster=True)
 
 
 def _by_group(kinds: Iterable[Kind], verbs: list[str], part: str = "") -> Iterator[Rule]:

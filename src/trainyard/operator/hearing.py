@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.in_place import in_place_restart
 from trainyard.lifecycle.node_check import node_check_policy

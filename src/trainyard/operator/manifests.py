@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from trainyard.kinds import crds, policies
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds import immutability_policies, versioned_crds
+from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.operator.grants import Rule, grants, home_rules, people, rules
 from trainyard.operator.setting import PREFIX
 from trainyard.operator.settings import OperatorSettings, ServiceSettings
@@ -57,8 +57,12 @@ def manifests(install: Install, server: tuple[int, int] | None = None) -> list[O
     """Everything, in the order in which to apply it. `server` is the version of Kubernetes; what
     it does not know is left out."""
     return [
-        *crds.crds_for(server=server),
-        *(policies.policies() if server is None or server >= policies.SINCE else ()),
+        *versioned_crds.crds_for(server=server),
+        *(
+            immutability_policies.policies()
+            if server is None or server >= immutability_policies.SINCE
+            else ()
+        ),
         _object("v1", "Namespace", install.namespace),
         *people_roles(),
         *rights(install),

@@ -20,7 +20,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from trainyard.kinds.shared.goodput import seconds_by_part
+from trainyard.kinds.shared.goodput.goodput_parts import seconds_by_part
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
 from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request

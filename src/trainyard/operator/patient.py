@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.kube.client import Client
 from trainyard.operator.settings import LeaseSettings, ServiceSettings
 from trainyard.schema.dataclass import dataclass

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared.kueue import MULTIKUEUE
-from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
+from trainyard.kinds.kind_registry import JOB_KINDS, KINDS, Kind
+from trainyard.kinds.shared.scheduling.kueue_workload import MULTIKUEUE
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.completion.invalid_object import InvalidObject, plan_invalid
@@ -47,7 +47,7 @@ def warm_up() -> None:
 
     An embedded cluster does without, as its one job may be of the only kind it ever meets.
     """
-    from trainyard.kinds.admission import admit
+    from trainyard.kinds.kind_admission import admit
 
     for kind in JOB_KINDS.values():
         kind.load()
@@ -114,7 +114,7 @@ class Planner:
     def _describe(self, record: JobRecord) -> Any:
         """What a stored object turns into, judged anew: it may be older than our rules."""
         # Decision 10.
-        from trainyard.kinds.admission import admit
+        from trainyard.kinds.kind_admission import admit
 
         admission = admit(dict(record.raw), open_templates=self._open_templates)
         model: Any = admission.model

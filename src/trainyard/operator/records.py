@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, NamedTuple
 
+from trainyard.kinds.kind_registry import Kind
 from trainyard.kinds.shared.labels import OPERATOR
-from trainyard.kinds.table import Kind
 from trainyard.schema.dataclass import dataclass
 
 

@@ -6,7 +6,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.paced_transport import Limits
 from trainyard.kube.reflector import Timing
 from trainyard.schema.dataclass import dataclass

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from trainyard.kinds.shared.reasons import launch_words
+from trainyard.kinds.shared.reasons import launch_wait_message
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import EVENTS
@@ -81,7 +81,7 @@ class Words:
         except KubeError:  # not permitted, or not there: the launch goes on all the same
             return before
         messages = [str(e.get("message")) for e in sorted(events, key=_when)]
-        said = [words for text in messages if (words := launch_words(text))]
+        said = [words for text in messages if (words := launch_wait_message(text))]
         return said[-1] if said else before
 
 

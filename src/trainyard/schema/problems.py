@@ -66,7 +66,7 @@ class Problem:
         return ": ".join(parts)
 
 
-class Judged:
+class WithProblems:
     """What has been looked at, and every problem that was found."""
 
     __slots__ = ()

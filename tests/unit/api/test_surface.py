@@ -20,7 +20,7 @@ from trainyard.api.options import RunOptions, ScriptOptions, check
 from trainyard.api.shares import volume_of
 from trainyard.cli.main import cli
 from trainyard.kinds import models
-from trainyard.kinds.table import OUR_KINDS
+from trainyard.kinds.kind_registry import OUR_KINDS
 
 _ACTIONS = {
     "run": "run",

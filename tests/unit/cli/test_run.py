@@ -13,7 +13,7 @@ from trainyard.api.screens import PlainScreen, summary, viewer_summary
 from trainyard.client.follower import Follower
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 
 Object = dict[str, Any]

@@ -15,7 +15,7 @@ import trainyard
 from trainyard.api.offline import render
 from trainyard.cli.main import cli
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.history import gaps, known
+from trainyard.schema.field_versions import known_versions, unsupported_fields
 
 _EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*/*.yaml"))
 _JOB = """\
@@ -118,8 +118,8 @@ def test_a_gate_that_is_off_is_told_of_and_a_newer_cluster_has_less_to_say(tmp_p
 
 
 def test_a_version_newer_than_all_that_are_known_is_judged_as_the_newest(tmp_path: Path) -> None:
-    result = _validate(tmp_path, _JOB, "--cluster", f"1.{known()[1] + 1}")
-    assert f"valid for Kubernetes 1.{known()[1]}" in result.output
+    result = _validate(tmp_path, _JOB, "--cluster", f"1.{known_versions()[1] + 1}")
+    assert f"valid for Kubernetes 1.{known_versions()[1]}" in result.output
 
 
 @pytest.mark.parametrize(
@@ -156,8 +156,8 @@ def test_the_api_says_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.parent.name)
 def test_the_oldest_cluster_takes_examples_and_all_that_is_made_for_them(path: Path) -> None:
-    assert trainyard.validate(path, cluster=f"1.{known()[0]}") == []
+    assert trainyard.validate(path, cluster=f"1.{known_versions()[0]}") == []
     made: list[dict[str, Any]] = render(path)
     assert made
     for obj in made:
-        assert gaps(obj, obj["kind"], known()[0], "served") == []
+        assert unsupported_fields(obj, obj["kind"], known_versions()[0], "served") == []

@@ -9,8 +9,8 @@ from typing import Any
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
 from trainyard.diagnosis import Situation
-from trainyard.kinds.shared.names import base_name
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.child_names import base_name
 
 NOW = datetime(2026, 8, 2, 12, 0, 0, tzinfo=UTC)
 UID = "4d1c6b0a-0000-4000-8000-000000000001"

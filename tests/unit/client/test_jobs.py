@@ -17,7 +17,7 @@ from trainyard.kinds.colossalai.spec import ColossalReplicaSpec
 from trainyard.kinds.deepspeed.spec import Worker
 from trainyard.kinds.generic.spec import GenericReplicaSpec
 from trainyard.kinds.pytorch.spec import PyTorchReplicaSpec
-from trainyard.kinds.shared.run import RunPolicy
+from trainyard.kinds.shared.run_policy import RunPolicy
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from trainyard.client.jobs import list_jobs
 from trainyard.client.submission import submit
 from trainyard.client.target import CommandError, Target
-from trainyard.kinds.shared.installing import of_everything
+from trainyard.kinds.shared.install_commands import command_for_everything
 from trainyard.kube.client import Client
 from trainyard.manifest.reader import read_objects
 
@@ -73,7 +73,7 @@ async def test_whoever_submits_or_lists_is_told_what_to_install(
 
 
 def test_older_servers_are_named_where_the_operator_is_to_be_installed() -> None:
-    assert of_everything((1, 30)) == (
+    assert command_for_everything((1, 30)) == (
         "trainyard manifests --image IMAGE | kubectl apply --server-side -f -"
     )
-    assert "--image IMAGE --kubernetes-version 1.27 |" in of_everything((1, 27))
+    assert "--image IMAGE --kubernetes-version 1.27 |" in command_for_everything((1, 27))

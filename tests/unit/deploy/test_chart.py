@@ -12,7 +12,7 @@ import yaml
 from tools.chart_values import VALUES
 
 from tests.helm import CHART, Refused, asked, lint, render
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.operator.effective import Effective
 from trainyard.operator.manifests import Install, manifests
 

@@ -20,7 +20,7 @@ from tests.unit.client.objects import (
 from trainyard import diagnosis
 from trainyard.cli.explain import render
 from trainyard.diagnosis import exits
-from trainyard.kinds.shared.reasons import without_report
+from trainyard.kinds.shared.reasons import without_torchrun_report
 
 BANNER = "=" * 60
 REPORT = f"""\
@@ -88,7 +88,7 @@ def test_a_report_is_left_out_where_there_is_nothing_else() -> None:
 
 def test_lines_of_torchruns_agent_are_no_last_words() -> None:
     line = "W1121 16:40:08.1 2 torch/distributed/elastic/agent/server/api.py:753] Received 15"
-    assert without_report(f"{line}\nboom\n{line}\n") == "boom\n"
+    assert without_torchrun_report(f"{line}\nboom\n{line}\n") == "boom\n"
 
 
 def test_an_init_container_that_failed_is_named() -> None:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Source(NamedTuple):
-    """A file: its path below the package (`kinds/table.py`), its text and its tree."""
+    """A file: its path below the package (`kinds/kind_registry.py`), its text and its tree."""
 
     name: str
     text: str

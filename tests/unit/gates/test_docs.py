@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.unit.gates.sources import ROOT
 
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 

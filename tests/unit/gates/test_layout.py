@@ -12,7 +12,7 @@ import grimp
 import pytest
 from tests.unit.gates.sources import Source, imports, sources
 
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
 
 MAX_FUNCTION_LINES = 60
 MAX_MODULE_LINES = 800

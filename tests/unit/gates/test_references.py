@@ -64,8 +64,13 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
 
 
 def test_names_of_files_are_found() -> None:
-    text = "`kinds/shared/run.py`, `spec.py`, `a/b`, `pytest tests/unit` and `tests/no*.py`."
-    assert list(named(text)) == ["kinds/shared/run.py", "spec.py", "tests/unit", "tests/no*.py"]
+    text = "`kinds/shared/run_policy.py`, `spec.py`, `a/b`, `pytest tests/unit` and `tests/no*.py`."
+    assert list(named(text)) == [
+        "kinds/shared/run_policy.py",
+        "spec.py",
+        "tests/unit",
+        "tests/no*.py",
+    ]
     assert list(named("```python\n# sweeps/spec.py\nfrom tests/unit\n```\n")) == ["tests/unit"]
     assert [_exists(name) for name in named(text)] == [True, True, True, False]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import cel
 
-from trainyard.kinds.table import KINDS
-from trainyard.schema import structural as walker
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.schema import structural_schema as walker
 from trainyard.schema.problems import Path, Problem, error
 
 _ROOT = ("apiVersion", "kind", "metadata")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from tests.unit.kinds import manifests as m
 
-from trainyard.kinds.admission import check
+from trainyard.kinds.kind_admission import check
 from trainyard.manifest.reader import read
 
 POD = "spec.replicaSpecs.0.template.spec"

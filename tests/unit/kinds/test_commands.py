@@ -14,7 +14,7 @@ from trainyard.cli.convert import command as convert
 from trainyard.cli.crds import command as crds
 from trainyard.cli.render import command as render
 from trainyard.cli.validate import command as validate
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.schema.errors import TrainyardError
 
 

@@ -14,9 +14,9 @@ from tests.unit.kinds import manifests as m
 from tests.unit.kinds.test_accepted import ACCEPTED
 from tests.unit.kinds.test_warned import WARNED
 
-from trainyard.kinds.admission import admit
-from trainyard.kinds.table import JOB_KINDS, KINDS
-from trainyard.schema import structural
+from trainyard.kinds.kind_admission import admit
+from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
+from trainyard.schema import structural_schema
 
 ROOT = Path(__file__).parents[3]
 
@@ -117,7 +117,7 @@ def test_names_columns_and_subresources() -> None:
 @pytest.mark.parametrize("name", [*ACCEPTED, *WARNED])
 def test_what_is_accepted_is_not_pruned_and_breaks_no_rule(name: str) -> None:
     obj = ACCEPTED.get(name) or WARNED[name][0]
-    assert structural.prune(obj, KINDS[obj["kind"]].schema).unknown == ()
+    assert structural_schema.prune(obj, KINDS[obj["kind"]].schema).unknown == ()
     assert judge.validate(obj) == []
     stored = admit(obj).obj
     assert judge.evaluate(stored) == []
@@ -135,12 +135,12 @@ def test_no_old_spelling_is_pruned(kind: str) -> None:
         for part in path[:-1]:
             here = here.setdefault(part, {})
         here[path[-1]] = True
-        assert structural.prune(obj, KINDS[obj["kind"]].schema).unknown == (), path
+        assert structural_schema.prune(obj, KINDS[obj["kind"]].schema).unknown == (), path
 
 
 def test_unknown_fields_are_pruned_and_named() -> None:
     obj = m.pytorch(replicaSpec=[], runMode={"debug": {"enabledd": True}})
-    pruned = structural.prune(obj, KINDS[obj["kind"]].schema)
+    pruned = structural_schema.prune(obj, KINDS[obj["kind"]].schema)
     assert {p.detail for p in pruned.unknown} == {
         "spec.replicaSpec: unknown field; did you mean 'replicaSpecs'?",
         "spec.runMode.debug.enabledd: unknown field; did you mean 'enabled'?",

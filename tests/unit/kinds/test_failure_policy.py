@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.kinds import manifests as m
 
-from trainyard.kinds.admission import admit, check
+from trainyard.kinds.kind_admission import admit, check
 
 Rule = dict[str, Any]
 RULES = "spec.runPolicy.podFailurePolicy.rules"

@@ -9,10 +9,10 @@ import pytest
 from tests.queueing.definitions import RELEASES, schema_of
 from tests.unit.kinds import manifests
 
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.kind_registry import KINDS, describe
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import Manifest, Workload, objects
-from trainyard.kinds.table import KINDS, describe
-from trainyard.schema import structural
+from trainyard.schema import structural_schema
 
 JOBS = {
     "pytorch": manifests.pytorch,
@@ -110,5 +110,5 @@ def _pods(found: Workload) -> list[Manifest]:
 
 def _problems(obj: Manifest, plural: str, scheduler: str) -> list[Any]:
     schema = schema_of(plural, scheduler)
-    unknown = [str(each) for each in structural.prune(obj, schema).unknown]
-    return [*unknown, *structural.check(obj, schema)]
+    unknown = [str(each) for each in structural_schema.prune(obj, schema).unknown]
+    return [*unknown, *structural_schema.check(obj, schema)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.kinds.shared.lines import line_of
+from trainyard.kinds.shared.pods.shell_quoting import shell_line
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,6 @@ from trainyard.kinds.shared.lines import line_of
     ],
 )
 def test_a_line_is_what_a_kubelet_would_run(words: list[str], line: str) -> None:
-    assert line_of(words, {}, ["RANK"]) == line
-    told = line_of(words, {"RANK": "3 or 4"}, [])
+    assert shell_line(words, {}, ["RANK"]) == line
+    told = shell_line(words, {"RANK": "3 or 4"}, [])
     assert told == f"export RANK='3 or 4'; {line}"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from trainyard.kinds.admission import admit, check
+from trainyard.kinds.kind_admission import admit, check
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.podgroup.spec import PodGroup
 from trainyard.kinds.queue.spec import Queue
-from trainyard.kinds.table import KINDS
 from trainyard.schema import duration
 
 

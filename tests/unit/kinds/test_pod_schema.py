@@ -12,8 +12,8 @@ import pytest
 from tests.unit.kinds import manifests as m
 from tests.unit.kinds.mutation import mutate
 
-from trainyard.kinds.admission import check
-from trainyard.schema import core
+from trainyard.kinds.kind_admission import check
+from trainyard.schema import kubernetes_schemas
 
 
 @cache
@@ -54,7 +54,7 @@ RICH = m.template(
 
 
 def test_a_rich_template_passes_both() -> None:
-    assert core.check_part(RICH, "PodTemplateSpec") == []
+    assert kubernetes_schemas.check_part(RICH, "PodTemplateSpec") == []
     assert official().is_valid(RICH)
 
 
@@ -69,7 +69,7 @@ def test_nothing_that_the_official_schema_refuses_passes_ours(seed: int) -> None
             continue
         if not official().is_valid(template):
             refused += 1
-            assert core.check_part(template, "PodTemplateSpec"), template
+            assert kubernetes_schemas.check_part(template, "PodTemplateSpec"), template
     assert refused > 100
 
 

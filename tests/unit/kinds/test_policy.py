@@ -8,9 +8,9 @@ import cel
 import pytest
 from tests.unit.kinds import manifests as m
 
-from trainyard.kinds import policies
-from trainyard.kinds.admission import admit
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds import immutability_policies
+from trainyard.kinds.kind_admission import admit
+from trainyard.kinds.kind_registry import JOB_KINDS
 
 ELASTIC = {"enabled": True, "minReplicas": 1, "expectedReplicas": 2, "maxReplicas": 4}
 
@@ -19,7 +19,7 @@ def refusals(kind: str, new: dict[str, Any], old: dict[str, Any]) -> list[str]:
     name = f"immutable-{JOB_KINDS[kind].plural}.batch.tensorstack.dev"
     (found,) = [
         item
-        for item in policies.policies()
+        for item in immutability_policies.policies()
         if item["kind"] == "ValidatingAdmissionPolicy" and item["metadata"]["name"] == name
     ]
     return [
@@ -70,6 +70,6 @@ def test_everything_else_is_refused(kind: str, path: str, value: Any, named: str
 
 
 def test_each_policy_is_bound() -> None:
-    items = policies.policies()
+    items = immutability_policies.policies()
     bound = {i["spec"]["policyName"] for i in items if i["kind"].endswith("Binding")}
     assert bound == {i["metadata"]["name"] for i in items if not i["kind"].endswith("Binding")}

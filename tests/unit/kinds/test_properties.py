@@ -17,8 +17,8 @@ from hypothesis.strategies import DrawFn
 from tests.unit.kinds import manifests as m
 from tests.unit.kinds.mutation import damaged_text, mutate, seeds
 
-from trainyard.kinds.admission import admit, check
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_admission import admit, check
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.manifest.reader import read
 
 COUNT = 100_000 if os.environ.get("TRAINYARD_SOAK") else 10_000

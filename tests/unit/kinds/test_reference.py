@@ -8,8 +8,8 @@ import pytest
 from tests.unit.kinds import manifests as m
 from tools.reference_pages import example_of, groups, page, undocumented, wrapped
 
-from trainyard.kinds.admission import check
-from trainyard.kinds.table import JOB_KINDS, KINDS
+from trainyard.kinds.kind_admission import check
+from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 
 ACTION = {"action": "FailJob"}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.kinds import manifests as m
 
-from trainyard.kinds.admission import check
+from trainyard.kinds.kind_admission import check
 
 Row = tuple[dict[str, Any], str, str]
 """Manifest, path of the problem, part of its text."""

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from trainyard.kinds.kind_registry import describe
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.script import Mount, Script, ScriptError, Sizes
-from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import objects
-from trainyard.kinds.table import describe
 from trainyard.manifest import scripts
 from trainyard.manifest.reader import read, read_objects
 from trainyard.schema.yaml_text import parse

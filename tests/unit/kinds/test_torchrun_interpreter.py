@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.kinds.pytorch.torchrun import command
+from trainyard.kinds.pytorch.torchrun_launch import command
 
 _PYTHON = """\
 #!/bin/sh

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.kinds import manifests as m
 
-from trainyard.kinds.admission import admit
+from trainyard.kinds.kind_admission import admit
 
 ELASTIC = m.pytorch(
     torchrunConfig={"enabled": True},

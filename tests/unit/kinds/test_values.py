@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.schema import duration, quantity, structural
+from trainyard.schema import duration, quantity, structural_schema
 from trainyard.schema.errors import InvalidDuration, InvalidQuantity
 
 
@@ -99,7 +99,7 @@ def test_no_durations(text: str) -> None:
     ],
 )
 def test_the_walker_says_what_is_wrong(value: Any, node: dict[str, Any], message: str) -> None:
-    (problem,) = structural.check(value, node)
+    (problem,) = structural_schema.check(value, node)
     assert message in problem.message
 
 
@@ -109,4 +109,4 @@ def test_the_walker_lets_null_and_open_objects_be() -> None:
         "x-kubernetes-preserve-unknown-fields": True,
         "properties": {"a": {"type": "string", "nullable": True}},
     }
-    assert structural.check({"a": None, "b": [1]}, node) == []
+    assert structural_schema.check({"a": None, "b": [1]}, node) == []

@@ -8,7 +8,7 @@ import pytest
 
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.resources import pods
-from trainyard.kinds.shared.pod_rules import check_template
+from trainyard.kinds.shared.pods.pod_template_rules import check_template
 
 NUL = "\0"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.kinds import manifests as m
 
-from trainyard.kinds.admission import check
+from trainyard.kinds.kind_admission import check
 
 RULE = "spec.replicaSpecs.0.restartPolicy"
 TORCHRUN = {"enabled": True}

@@ -8,8 +8,8 @@ import pytest
 
 from tests.unit.lifecycle.test_modes import Revised, resize, set_paused
 from tests.unit.lifecycle.world import World, deepspeed, elastic
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.shared.ssh import LAUNCH
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.launch.ssh_launch import LAUNCH
 
 
 def uids(world: World, replicas: str) -> list[str]:

@@ -10,8 +10,8 @@ import pytest
 from tests.queueing.kueue import FLAVOR, Kueue
 from tests.unit.lifecycle.test_modes import SCHEDULED, resize, set_paused
 from tests.unit.lifecycle.world import World, colossalai, deepspeed, elastic, generic, pytorch
-from trainyard.kinds.shared.kueue import WORKLOADS
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
+from trainyard.kinds.shared.scheduling.kueue_workload import WORKLOADS
 from trainyard.kinds.shared.workload import (
     ExitCodes,
     FailureAction,

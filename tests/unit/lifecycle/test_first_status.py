@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.lifecycle.world import SETTINGS, World, colossalai, deepspeed, generic, pytorch
 from tests.unit.lifecycle.world import elastic as elastic_job
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.observed import Conflict, Refusal

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, generic, pytorch
-from trainyard.kinds.shared.goodput import Part
+from trainyard.kinds.shared.goodput.goodput_parts import GoodputPart
 from trainyard.lifecycle.pod_reports import Checkpoint, PodReports, ProcessWork, Progress
 from trainyard.schema.times import parse, render
 
-PARTS = [part.value for part in Part]
+PARTS = [part.value for part in GoodputPart]
 
 
 def spent(world: World) -> dict[str, float]:

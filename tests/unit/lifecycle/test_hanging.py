@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.lifecycle.test_hangs import rank
 from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
-from trainyard.kinds.shared import pod_contract
+from trainyard.kinds.shared.pods import pod_contract
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle import Observed
 from trainyard.lifecycle.actions import Create

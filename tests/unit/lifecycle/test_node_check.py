@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import START, World, pytorch
+from trainyard.kinds.kind_registry import KINDS, describe
 from trainyard.kinds.pytorch.rules import check
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import KINDS, describe
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.lifecycle.node_check import node_check_policy, node_check_results
 from trainyard.lifecycle.node_check.node_check_results import (
     NodeCheckReport,

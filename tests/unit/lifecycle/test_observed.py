@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.gang import VOLCANO_POD_GROUPS
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
+from trainyard.kinds.shared.scheduling.gang_scheduling import VOLCANO_POD_GROUPS
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from trainyard.lifecycle.observed import Container, Owned, Pod, observed_resources

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import Owned, Pod

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.lifecycle.world import START, World, deepspeed, generic, pytorch, torchrun
 from trainyard.kinds.podgroup import POD_GROUPS
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import InvalidObject, plan_invalid

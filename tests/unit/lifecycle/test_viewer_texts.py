@@ -12,7 +12,7 @@ import pytest
 from tests.unit.lifecycle.test_viewers import MISSING, NOW, STARTED, World
 from tests.unit.lifecycle.world import World as Jobs
 from tests.unit.lifecycle.world import pytorch
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import InvalidObject

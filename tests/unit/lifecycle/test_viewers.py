@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.viewer_judges import Shown, untrue
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.tensorboard.spec import TensorBoard
 from trainyard.kinds.tensorboard.workload import describe
 from trainyard.kube.resources import PODS, SERVICES

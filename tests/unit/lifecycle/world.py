@@ -15,9 +15,9 @@ from typing import Any
 
 from tests.simulation.agreement import untrue
 from tests.simulation.telling import Told
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.kind_registry import KINDS, describe
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import Workload
-from trainyard.kinds.table import KINDS, describe
 from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import Observed, Owned, Plan, Pod, plan
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch

@@ -15,7 +15,7 @@ from trainyard.embedded.node.pods.unsupported_fields import (
     unsupported_in_pod,
     unsupported_in_service,
 )
-from trainyard.schema import core
+from trainyard.schema import kubernetes_schemas
 
 # By the admission and defaults of the API server.
 REFUSED = {"overhead", "ephemeralContainers"}
@@ -120,7 +120,7 @@ SERVICE: Mapping[str, Any] = {
 
 
 def fields(file: str, kind: str) -> set[str]:
-    return set(core.definitions(file)[kind]["properties"])
+    return set(kubernetes_schemas.definitions(file)[kind]["properties"])
 
 
 def told(spec: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:

@@ -15,8 +15,8 @@ from tests.unit.operator.test_passes import Yard, in_yard
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS, SERVICES
 from trainyard.operator.settings import OperatorSettings

@@ -16,8 +16,8 @@ import pytest
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, SERVICES

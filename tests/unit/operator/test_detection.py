@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import orjson
 import pytest
 
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.kube.transport import Request, Response
 from trainyard.operator.detection import detected

@@ -14,8 +14,8 @@ import pytest
 
 from tests.simulation.replay import Difference, replay
 from tests.unit.operator.test_controller import client, eventually, job, running
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import outcomes

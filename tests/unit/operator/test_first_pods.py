@@ -14,7 +14,7 @@ from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import Key, Obj
 from tests.simulation.virtual_time import run
 from tests.unit.operator.test_passes import Yard, in_yard, pytorch
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.transport import Request, Response
 from trainyard.operator.controller import Controller

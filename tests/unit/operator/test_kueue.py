@@ -14,7 +14,7 @@ from tests.simulation.network import Call, Fault
 from tests.simulation.queueing import PLURAL, Queues
 from tests.simulation.server import Key, Obj
 from tests.unit.operator.test_passes import Yard, generic, in_yard, pytorch
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 
 SETTINGS = Settings(gang_backend=GangBackend.KUEUE)
 SCHEDULER = {"t9kScheduler": {"queue": "team", "priority": 5}}

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
-from trainyard.kinds.shared.settings import GangBackend, Settings
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.lifecycle.observed import observed_resources
 from trainyard.operator.effective import Effective

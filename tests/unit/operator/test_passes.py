@@ -17,7 +17,7 @@ from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Sent, Wire
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.virtual_time import run
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.operator.controller import Controller
 from trainyard.operator.host import Host

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.resources import SECRETS
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.observed import Observed

@@ -12,7 +12,7 @@ from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Sent, Wire
 from tests.simulation.server import ModelServer, Obj
 from tests.simulation.virtual_time import run
-from trainyard.kinds.table import JOB_KINDS
+from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.lifecycle.actions import Event
 from trainyard.operator.meter import Meter

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from tests.simulation.virtual_time import run
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.kube.transport import Request, Response
 from trainyard.operator.grants import LEASE_RULE, grants, rules

@@ -14,7 +14,7 @@ from tests.simulation.cluster import Cluster, WallClock
 from tests.simulation.network import Conditions, Fault, Wire
 from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.paced_transport import Limits, PacedTransport
 from trainyard.kube.transport import Request, Response, StreamResponse

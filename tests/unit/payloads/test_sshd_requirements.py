@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.kinds.shared.reasons import cannot_start
+from trainyard.kinds.shared.reasons import missing_for_start
 from trainyard.payloads.launch.sshd_requirements import Unfit, check_rights
 
 ALL, NONE = "CapEff:\t000001ffffffffff\n", "Name:\tpython3\nCapEff:\t0000000000000000\n"
@@ -12,9 +12,9 @@ ALL, NONE = "CapEff:\t000001ffffffffff\n", "Name:\tpython3\nCapEff:\t00000000000
 
 def test_what_is_missing_for_good_is_known_as_such() -> None:
     words = Unfit("no sshd", permanent=True).told("job-worker-1")
-    assert cannot_start(f"some output\ntrainyard: {words}") == "job-worker-1: no sshd"
-    assert cannot_start(f"trainyard: {Unfit('killed').told('job-worker-1')}") == ""
-    assert cannot_start(f"the user's own words: trainyard: {words}") == ""
+    assert missing_for_start(f"some output\ntrainyard: {words}") == "job-worker-1: no sshd"
+    assert missing_for_start(f"trainyard: {Unfit('killed').told('job-worker-1')}") == ""
+    assert missing_for_start(f"the user's own words: trainyard: {words}") == ""
 
 
 def test_missing_capabilities_of_sshd_are_named() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.scheduler.test_scheduler import CAPACITY, GROUPS, Cluster, running
 from trainyard.embedded.objects import Deletion
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import Workload
-from trainyard.kinds.table import KINDS
 
 Object = dict[str, Any]
 GPUS = {"limits": {"nvidia.com/gpu": 2}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.schema.rules.pods import pod, pod_spec
+from trainyard.schema.rules.pod_spec_rules import pod, pod_spec
 
 PLAIN = {"name": "e", "image": "i"}
 SPEC = {

@@ -21,7 +21,7 @@ from trainyard.client.pods import PodView
 from trainyard.client.submission import StandIns, submit
 from trainyard.client.target import CommandError, Target
 from trainyard.embedded.node.containers.container_environment import host_name
-from trainyard.kinds.shared.goodput import seconds_by_part
+from trainyard.kinds.shared.goodput.goodput_parts import seconds_by_part
 from trainyard.kube.errors import NotFound, ServerError, TooManyRequests, Unreachable
 from trainyard.schema.dataclass import dataclass
 

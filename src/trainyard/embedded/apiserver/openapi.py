@@ -203,12 +203,12 @@ def _identity(row: Served) -> Object:
 
 def _official() -> Object:
     """The official schemas that those of the kinds refer to."""
-    from trainyard.schema import core
+    from trainyard.schema import kubernetes_schemas
 
     return {
         name: openapi(schema)
-        for name, schema in core.definitions("served").items()
-        if not isinstance(schema, str) and name not in core.CORE_KINDS
+        for name, schema in kubernetes_schemas.definitions("served").items()
+        if not isinstance(schema, str) and name not in kubernetes_schemas.CORE_KINDS
     }
 
 

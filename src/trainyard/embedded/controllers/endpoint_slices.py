@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.embedded.service_endpoints import Endpoint, host_name_below, target_port
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.rules.services import HEADLESS
+from trainyard.schema.rules.service_rules import HEADLESS
 
 MAX_ENDPOINTS = 100
 """In one slice, as kube-controller-manager's --max-endpoints-per-slice."""

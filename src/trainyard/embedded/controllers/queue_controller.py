@@ -20,9 +20,9 @@ from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
 from trainyard.embedded.scheduler.resource_requests import PODS, format_amount, total
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import ConditionReason
-from trainyard.kinds.table import KINDS
 from trainyard.kube import resources
 from trainyard.kube.errors import KubeError
 from trainyard.schema.times import unix

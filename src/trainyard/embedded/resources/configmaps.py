@@ -8,7 +8,7 @@ from trainyard.embedded.resources.columns import AGE, NAME, Column
 from trainyard.embedded.resources.resource import META, Object, Served
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.schema.problems import Problem
-from trainyard.schema.rules import configs
+from trainyard.schema.rules import config_rules
 
 _FIELDS = ("data", "binaryData")
 
@@ -22,11 +22,11 @@ class _ConfigMaps(Served):
         return True
 
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
-        yield from configs.config_map(obj)
-        yield from configs.frozen(obj, old or {}, _FIELDS)
+        yield from config_rules.config_map(obj)
+        yield from config_rules.frozen(obj, old or {}, _FIELDS)
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
-        return configs.keys(obj, *_FIELDS)
+        return config_rules.keys(obj, *_FIELDS)
 
 
 SERVED = _ConfigMaps(

@@ -47,13 +47,13 @@ class _Custom(Served):
         The rules also see into pod templates, where nothing is pruned: an unknown field there is
         refused, because a command that was silently left out would run something else.
         """
-        from trainyard.schema import structural
+        from trainyard.schema import structural_schema
 
         found = super().decoded(obj)
         if found.malformed:
             return Verdict(obj, found.malformed)
         found.obj.pop("status", None)  # it is written on its own: here the old one stays
-        pruned = structural.prune(found.obj, self.schema())
+        pruned = structural_schema.prune(found.obj, self.schema())
         admitted = self.custom_kind.admit(pruned.obj, old)
         warnings = [problem.detail for problem in admitted.warnings]
         unknown = [*found.unknown, *pruned.unknown]
@@ -61,19 +61,19 @@ class _Custom(Served):
         return Verdict({**admitted.obj, **kept}, (), admitted.errors, unknown, warnings)
 
     def pruned(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
-        from trainyard.schema import structural
+        from trainyard.schema import structural_schema
 
-        pruned = structural.prune(obj, self.schema())
+        pruned = structural_schema.prune(obj, self.schema())
         return pruned.obj, pruned.unknown
 
     def decoded(self, obj: Object) -> Shape:
         """As of any resource; a status must also agree with the definition's schema."""
-        from trainyard.schema import structural
+        from trainyard.schema import structural_schema
 
         found, schema = super().decoded(obj), self.schema()["properties"].get("status")
         if found.malformed or schema is None or "status" not in obj:
             return found
-        return replace(found, errors=structural.check(obj["status"], schema, ("status",)))
+        return replace(found, errors=structural_schema.check(obj["status"], schema, ("status",)))
 
     def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
         """Refuse an unknown queue once any queue was made by hand."""

@@ -8,7 +8,7 @@ from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Present, Served
 from trainyard.kube.resources import ENDPOINT_SLICES, ENDPOINTS
 from trainyard.schema.problems import Problem, error
-from trainyard.schema.rules.endpoints import endpoint_slice, endpoints
+from trainyard.schema.rules.endpoint_rules import endpoint_slice, endpoints
 
 _MOST_SHOWN = 3
 

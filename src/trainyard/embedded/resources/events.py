@@ -10,7 +10,7 @@ from trainyard.embedded.resources.columns import NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.kube.resources import EVENTS, Resource
 from trainyard.schema.problems import Problem
-from trainyard.schema.rules.records import event
+from trainyard.schema.rules.record_rules import event
 
 _MOVED = (
     ("involvedObject", "regarding"),

@@ -8,7 +8,7 @@ from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.kube.resources import LEASES
 from trainyard.schema.problems import Problem
-from trainyard.schema.rules.records import lease
+from trainyard.schema.rules.record_rules import lease
 
 
 class _Leases(Served):

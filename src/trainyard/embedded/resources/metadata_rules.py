@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainyard.embedded.resources.resource import Object, Served
-from trainyard.schema.names import is_qualified_name
+from trainyard.schema.object_names import is_qualified_name
 from trainyard.schema.problems import REQUIRED, Path, Problem, error
 
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")

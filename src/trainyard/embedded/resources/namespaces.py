@@ -15,7 +15,7 @@ from trainyard.embedded.resources.resource import (
     Subresource,
 )
 from trainyard.kube.resources import NAMESPACES
-from trainyard.schema.names import is_plain_label
+from trainyard.schema.object_names import is_plain_label
 
 SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
 

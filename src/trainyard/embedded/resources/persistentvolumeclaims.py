@@ -9,7 +9,7 @@ from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Present, Served
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from trainyard.schema.problems import Problem
-from trainyard.schema.rules.claims import claim
+from trainyard.schema.rules.claim_rules import claim
 
 _SET_ONCE = ("volumeName", "storageClassName")
 _SHORT = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX"}

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.schema.rules.pods import GRACE_SECONDS
-from trainyard.schema.rules.probes import HOOKS, PROBES
+from trainyard.schema.rules.pod_spec_rules import GRACE_SECONDS
+from trainyard.schema.rules.probe_rules import HOOKS, PROBES
 
 Object = dict[str, Any]
 _SPEC = {

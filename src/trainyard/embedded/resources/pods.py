@@ -21,9 +21,9 @@ from trainyard.embedded.resources.resource import (
     Verdict,
 )
 from trainyard.kube.resources import PODS
-from trainyard.schema.names import is_dns_subdomain, is_plain_label
+from trainyard.schema.object_names import is_dns_subdomain, is_plain_label
 from trainyard.schema.problems import Problem
-from trainyard.schema.rules.pods import grace_seconds, pod, pod_annotations, pod_status
+from trainyard.schema.rules.pod_spec_rules import grace_seconds, pod, pod_annotations, pod_status
 
 _GATED = "SchedulingGated"
 

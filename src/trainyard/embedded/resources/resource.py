@@ -17,7 +17,7 @@ from trainyard.embedded.api_errors import StatusCause, invalid, no_such_path
 from trainyard.embedded.resources.columns import AGE, NAME, Column
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.names import is_dns_subdomain
+from trainyard.schema.object_names import is_dns_subdomain
 from trainyard.schema.problems import REQUIRED, Problem
 
 if TYPE_CHECKING:
@@ -234,9 +234,9 @@ class Served:
         described = {"type": "object", "description": f"{self.kind} of {self.resource.api_version}"}
         if not self.definition:
             return {**described, "x-kubernetes-preserve-unknown-fields": True}
-        from trainyard.schema import core
+        from trainyard.schema import kubernetes_schemas
 
-        return {**openapi(core.definitions("served")[self.definition]), **described}
+        return {**openapi(kubernetes_schemas.definitions("served")[self.definition]), **described}
 
     def shown(self, obj: Object) -> Object:
         """A stored object in the shape of a view; only of a resource with `view_of`."""

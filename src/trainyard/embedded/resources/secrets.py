@@ -9,7 +9,7 @@ from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import META, Object, Present, Served
 from trainyard.kube.resources import SECRETS
 from trainyard.schema.problems import Problem
-from trainyard.schema.rules import configs
+from trainyard.schema.rules import config_rules
 
 _OPAQUE = "Opaque"
 
@@ -19,13 +19,13 @@ class _Secrets(Served):
         return True
 
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
-        yield from configs.secret(obj)
+        yield from config_rules.secret(obj)
         new = {**obj}
         _fold_string_data(new)
-        yield from configs.frozen(new, old or {}, ("data",))
+        yield from config_rules.frozen(new, old or {}, ("data",))
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
-        return configs.keys(obj, "data")
+        return config_rules.keys(obj, "data")
 
     def prepare_create(self, obj: Object, present: Present) -> None:
         obj.setdefault("type", _OPAQUE)

@@ -19,7 +19,7 @@ from trainyard.embedded.resources.resource import (
     Subresource,
 )
 from trainyard.kube.resources import SERVICES
-from trainyard.schema.names import is_dns_label
+from trainyard.schema.object_names import is_dns_label
 from trainyard.schema.problems import Problem, error
 
 NODE_PORT_HOST = "127.0.0.1"
@@ -36,7 +36,7 @@ class _Services(Served):
         return is_dns_label(name)
 
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
-        from trainyard.schema.rules.services import service
+        from trainyard.schema.rules.service_rules import service
 
         yield from service(obj)
         yield from _rules_here(obj.get("spec") or {}, (old or {}).get("spec") or {})

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.schema import core, structural
+from trainyard.schema import kubernetes_schemas, structural_schema
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import Path, Problem, error
-from trainyard.schema.structural import Schema, Walker
+from trainyard.schema.structural_schema import Schema, Walker
 
 Object = dict[str, Any]
 
@@ -41,7 +41,7 @@ def shape(obj: Object, definition: str) -> Shape:
     """`obj` (taken over) by one of the official definitions; "": by that of its metadata."""
     if malformed := tidy(obj) if definition else tidied(obj):
         return Shape(obj, malformed)
-    known = core.definitions("served")
+    known = kubernetes_schemas.definitions("served")
     decoder = _Decoder(known)
     if definition:
         decoder.visit(obj, known[definition], ())
@@ -49,9 +49,9 @@ def shape(obj: Object, definition: str) -> Shape:
         decoder.visit(obj.get("metadata", {}), known["ObjectMeta"], ("metadata",))
         for field in ("spec", "status"):
             if not isinstance(value := obj.get(field), dict | None):
-                text = structural.wrong_type(value, "object")
+                text = structural_schema.wrong_type(value, "object")
                 decoder.errors.append(error((field,), text))
-    pruned = structural.leave_out(obj, decoder.problems)
+    pruned = structural_schema.without_unknown_fields(obj, decoder.problems)
     malformed = [each for each in decoder.problems if each not in pruned.unknown]
     return Shape(pruned.obj, malformed, decoder.errors, pruned.unknown)
 

@@ -20,9 +20,9 @@ from trainyard.embedded.scheduler.resource_requests import (
     total,
 )
 from trainyard.embedded.storage.journal import Event, Object
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.kind_registry import JOB_KINDS
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey, Scope, Workload
-from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.dataclass import dataclass
 
 RESOURCES = {kind.full_name: kind for kind in JOB_KINDS.values()}

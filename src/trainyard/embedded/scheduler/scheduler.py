@@ -25,14 +25,14 @@ from trainyard.embedded.scheduler.scheduling_events import (
 )
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
+from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
-from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound
 from trainyard.kube.resources import NODES, PODS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.names import is_dns_subdomain
+from trainyard.schema.object_names import is_dns_subdomain
 
 _PODS, _NODES = PODS.full_name, NODES.full_name
 _QUEUES = KINDS["Queue"].full_name

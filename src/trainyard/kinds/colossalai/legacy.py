@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainyard.kinds.colossalai.spec import LAUNCHER
-from trainyard.kinds.shared.legacy import Editor, Keys, Legacy, Normalised, own
-from trainyard.kinds.shared.run import WORKER
+from trainyard.kinds.shared.legacy import Editor, Keys, Legacy, Normalised, copy_mapping_at
+from trainyard.kinds.shared.run_policy import WORKER
 from trainyard.schema.problems import Path, error, format_path, warning
 
 WORKER_FIELDS: dict[str, Keys] = {
@@ -46,7 +46,7 @@ class _SideBySide:
             )
         if broken:
             result.problems.extend(error(("spec", key), "must be a mapping") for key in broken)
-            spec = own(result, ("spec",))
+            spec = copy_mapping_at(result, ("spec",))
             for key in old_keys:
                 del spec[key]
             return

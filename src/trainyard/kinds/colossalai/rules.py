@@ -8,9 +8,11 @@ from typing import Any
 
 from trainyard.kinds.colossalai import KIND
 from trainyard.kinds.colossalai.spec import LAUNCHER, ColossalAIJob, ColossalAIJobSpec
-from trainyard.kinds.shared import job_rules, pod_rules, process_rules, torchrun_options
-from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
-from trainyard.kinds.shared.run import HOSTFILE_PATH, WORKER
+from trainyard.kinds.shared import job_rules, process_rules
+from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
+from trainyard.kinds.shared.launch import torchrun_options
+from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.run_policy import HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
 _SHELL = re.compile(r"[\s;&|<>$`\\\"'*?()\[\]{}!#~]")
@@ -69,7 +71,11 @@ def _templates(spec: ColossalAIJobSpec) -> dict[str, Mapping[str, Any]]:
     """Pod templates by type, with the container that a launcher without any gets."""
     supplied = {"spec": {"containers": [{"name": LAUNCHER}]}}
     launcher = spec.replica(LAUNCHER)
-    own = launcher.template if launcher and pod_rules.containers(launcher.template) else supplied
+    own = (
+        launcher.template
+        if launcher and pod_template_rules.containers(launcher.template)
+        else supplied
+    )
     worker = spec.replica(WORKER)
     return {LAUNCHER: own, WORKER: worker.template if worker else {}}
 
@@ -83,8 +89,8 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
             continue
         is_worker = replica.type == WORKER
         reserved = (spec.ssh.auth_mount_path.rstrip("/"), HOSTFILE_PATH)
-        yield from pod_rules.check_mounts(replica.template, reserved, (*here, "template"))
-        yield from pod_rules.check_template(
+        yield from pod_template_rules.check_mounts(replica.template, reserved, (*here, "template"))
+        yield from pod_template_rules.check_template(
             replica.template, (*here, "template"), needs_container=is_worker
         )
         yield from job_rules.check_limit(
@@ -96,7 +102,9 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
         if is_worker:
             yield from job_rules.check_rank0(replica.replicas, here)
             yield from _processes(spec, replica.template, (*here, "template"))
-            found = [container["name"] for container in pod_rules.containers(replica.template)]
+            found = [
+                container["name"] for container in pod_template_rules.containers(replica.template)
+            ]
             if found and WORKER not in found:
                 path = (*here, "template", "spec", "containers")
                 yield error(path, "needs a container named 'worker'", suggest(WORKER, found))
@@ -111,7 +119,7 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
 def _processes(
     spec: ColossalAIJobSpec, template: Mapping[str, Any], path: Path
 ) -> Iterator[Problem]:
-    if found := pod_rules.trainer(template, KIND, WORKER):
+    if found := pod_template_rules.trainer(template, KIND, WORKER):
         yield from process_rules.check_processes(
             spec.torch_config.proc_per_worker,
             "torchConfig.procPerWorker",

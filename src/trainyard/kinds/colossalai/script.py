@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from trainyard.kinds.shared.run import WORKER
+from trainyard.kinds.shared.run_policy import WORKER
 from trainyard.kinds.shared.script import Script, ScriptError, scheduler, template
 
 

@@ -4,10 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
-from trainyard.kinds.shared.hang import HANG, OBSERVE, Hang
+from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
+    POD_FAILURE_POLICY,
+    PodFailurePolicy,
+)
+from trainyard.kinds.shared.hang.hang_spec import HANG, OBSERVE, Hang
 from trainyard.kinds.shared.job import Job
-from trainyard.kinds.shared.run import (
+from trainyard.kinds.shared.run_policy import (
     AUTH_PATH,
     BACKOFF_RESET,
     LAUNCH_TIMEOUT,

@@ -17,11 +17,11 @@ from trainyard.kinds.colossalai.spec import (
     ColossalAIJobSpec,
     ColossalReplicaSpec,
 )
-from trainyard.kinds.shared import names, pod_rules, pods
-from trainyard.kinds.shared.description import Start
-from trainyard.kinds.shared.run import HOSTFILE_PATH, WORKER, ResumeSpec
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.shared.ssh import Node, OverSsh
+from trainyard.kinds.shared import child_names
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.launch.ssh_launch import SshPod, SshWorkloadFactory
+from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules
+from trainyard.kinds.shared.run_policy import HOSTFILE_PATH, WORKER, ResumeSpec
 from trainyard.kinds.shared.workload import (
     CleanUpPolicy,
     ReplicaKey,
@@ -29,6 +29,7 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
     Workload,
 )
+from trainyard.kinds.shared.workload_factory import ReplicaStart
 from trainyard.payloads.launch.hostfile import address
 from trainyard.payloads.pod_messages import ColossalAILaunch, LaunchLine
 
@@ -38,7 +39,7 @@ COPIED_TO_POD = ("imagePullSecrets", "securityContext")
 
 def describe(job: ColossalAIJob, settings: Settings) -> Workload:
     """The workload of a valid job."""
-    return _Description(job, settings).workload()
+    return _Factory(job, settings).workload()
 
 
 def extra_launch_args(options: tuple[str, ...]) -> list[str]:
@@ -56,7 +57,7 @@ def extra_launch_args(options: tuple[str, ...]) -> list[str]:
     return found
 
 
-class _Description(OverSsh[ColossalAIJobSpec]):
+class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
     @cached_property
     def worker(self) -> ColossalReplicaSpec:
         return self.spec.replica(WORKER) or ColossalReplicaSpec(type=WORKER)
@@ -90,7 +91,7 @@ class _Description(OverSsh[ColossalAIJobSpec]):
         # Decision 7.
         template = self.launcher.template
         pod = template.get("spec") or {}
-        if pod_rules.containers(template):
+        if pod_template_rules.containers(template):
             return template
         theirs = self.worker.template.get("spec") or {}
         model = self.training(WORKER)
@@ -109,7 +110,7 @@ class _Description(OverSsh[ColossalAIJobSpec]):
 
     def pod_name(self, key: ReplicaKey) -> str:
         if key.type == LAUNCHER:
-            return names.launcher_name(self.identity.base)
+            return child_names.launcher_name(self.identity.base)
         return super().pod_name(key)
 
     def host_name(self, key: ReplicaKey) -> str:
@@ -124,11 +125,11 @@ class _Description(OverSsh[ColossalAIJobSpec]):
             clean_up=CleanUpPolicy.WORKERS if cleans else CleanUpPolicy.NONE,
         )
 
-    def node(self, key: ReplicaKey, start: Start) -> Node:
+    def node(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
         leads, debug = key.type == LAUNCHER, start.debug
         # A job in debug mode need not say what it will launch.
         is_told_what = bool(self.spec.torch_config.script or self.command(start.resume))
-        return Node(
+        return SshPod(
             identity=self.identity,
             container=self.container(key.type),
             port=self.settings.ssh_port,
@@ -140,7 +141,7 @@ class _Description(OverSsh[ColossalAIJobSpec]):
             launch=self._launch(start.resume) if leads and is_told_what and not debug else None,
             hostfile=self.hostfile if leads else None,
             report_sessions=True,
-            debug=(debug.command or pods.IDLE) if debug else None,
+            debug=(debug.command or pod_assembly.IDLE) if debug else None,
         )
 
     def words(self, launch: LaunchLine) -> list[str]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainyard.kinds.deepspeed.spec import DeepSpeedConfig
-from trainyard.kinds.shared import torchrun_options
-from trainyard.kinds.shared.run import WORKER
+from trainyard.kinds.shared.launch import torchrun_options
+from trainyard.kinds.shared.run_policy import WORKER
 from trainyard.schema.problems import Path, Problem, error, warning
 
 _PATH: Path = ("spec", "config", "otherArgs")

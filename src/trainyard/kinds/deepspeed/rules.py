@@ -12,9 +12,10 @@ from trainyard.kinds.deepspeed.spec import (
     DeepSpeedJob,
     DeepSpeedJobSpec,
 )
-from trainyard.kinds.shared import job_rules, pod_rules, process_rules
-from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
-from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, WORKER
+from trainyard.kinds.shared import job_rules, process_rules
+from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
+from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.run_policy import AUTH_PATH, HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error
 
 RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
@@ -45,13 +46,13 @@ def check(job: DeepSpeedJob) -> list[Problem]:
         *job_rules.check_name(job.metadata, [(WORKER, size)]),
         *job_rules.check_run_mode(spec.run_mode, [WORKER], [LEGACY_MASTER]),
         *job_rules.check_elastic(spec.elastic, bounds),
-        *pod_rules.check_template(spec.worker.template, template),
+        *pod_template_rules.check_template(spec.worker.template, template),
         *_launch(spec),
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *check_failure_policy(spec.run_policy.pod_failure_policy, {WORKER: spec.worker.template}),
         *job_rules.check_backoff(spec.run_policy, [spec.worker.restart_policy]),
         *job_rules.check_launched(spec.worker.template, KIND, WORKER, template, by=_BY),
-        *pod_rules.check_mounts(spec.worker.template, RESERVED_MOUNTS, template),
+        *pod_template_rules.check_mounts(spec.worker.template, RESERVED_MOUNTS, template),
     ]
     if not spec.elastic.enabled:
         problems += job_rules.check_rank0(spec.worker.replicas, ("spec", "worker"))
@@ -83,7 +84,7 @@ def _launch(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
 
 
 def _slots(spec: DeepSpeedJobSpec, config: DeepSpeedConfig) -> Iterator[Problem]:
-    found = pod_rules.trainer(spec.worker.template, KIND, WORKER)
+    found = pod_template_rules.trainer(spec.worker.template, KIND, WORKER)
     if found and config.slots_per_worker:
         path = (*_PATH, "slotsPerWorker")
         yield from process_rules.check_processes(
@@ -101,8 +102,8 @@ def _resumed(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
 def _pool(spec: DeepSpeedJobSpec, config: DeepSpeedConfig) -> options.Pool:
     bounds = spec.elastic_range
     workers = bounds.maximum if bounds else spec.worker.replicas
-    found = pod_rules.trainer(spec.worker.template, KIND, WORKER)
-    slots = config.slots_per_worker or (found and pod_rules.gpu_count(found[1])) or 1
+    found = pod_template_rules.trainer(spec.worker.template, KIND, WORKER)
+    slots = config.slots_per_worker or (found and pod_template_rules.gpu_count(found[1])) or 1
     return options.Pool(workers, slots, bounds is not None)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from trainyard.kinds.shared.job import Job
-from trainyard.kinds.shared.run import (
+from trainyard.kinds.shared.run_policy import (
     MANAGED_BY,
     RUN_MODE,
     SCHEDULER,

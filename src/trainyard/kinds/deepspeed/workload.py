@@ -18,12 +18,18 @@ from trainyard.kinds.deepspeed.spec import (
     DeepSpeedJobSpec,
 )
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.description import Start
-from trainyard.kinds.shared.pod_rules import gpu_count
-from trainyard.kinds.shared.run import HOSTFILE_PATH, SSHD_PATH, WORKER, ModeEntry, ResumeSpec
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.shared.ssh import Node, OverSsh
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.launch.ssh_launch import SshPod, SshWorkloadFactory
+from trainyard.kinds.shared.pods.pod_template_rules import gpu_count
+from trainyard.kinds.shared.run_policy import (
+    HOSTFILE_PATH,
+    SSHD_PATH,
+    WORKER,
+    ModeEntry,
+    ResumeSpec,
+)
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
+from trainyard.kinds.shared.workload_factory import ReplicaStart
 from trainyard.payloads.launch.hostfile import address
 from trainyard.payloads.pod_messages import DeepSpeedLaunch, Elastic, LaunchLine, Tuning
 
@@ -33,10 +39,10 @@ DEBUG_COMMAND = (SSHD_PATH, "-D")
 
 def describe(job: DeepSpeedJob, settings: Settings) -> Workload:
     """The workload of a valid job."""
-    return _Description(job, settings).workload()
+    return _Factory(job, settings).workload()
 
 
-class _Description(OverSsh[DeepSpeedJobSpec]):
+class _Factory(SshWorkloadFactory[DeepSpeedJobSpec]):
     @cached_property
     def config(self) -> DeepSpeedConfig:
         return self.spec.config or DeepSpeedConfig()
@@ -88,10 +94,10 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
         is_named = any(entry.type == LEGACY_MASTER for entry in entries)
         return LEGACY_MASTER if key == WORKER_0 and is_named else key.type
 
-    def node(self, key: ReplicaKey, start: Start) -> Node:
+    def node(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
         leads, debug = key == WORKER_0, start.debug
         launches = leads and not debug and self._is_told_what(start.resume)
-        return Node(
+        return SshPod(
             identity=self.identity,
             container=self.container(key.type),
             port=self.settings.ssh_port,

@@ -29,7 +29,7 @@ def _rule(rule: FinishRule, counts: Mapping[str, int], path: Path) -> Iterator[P
     for name, indexes in rule.items():
         here = (*path, name)
         if name not in counts:
-            yield error(here, *no_type(name, counts))
+            yield error(here, *unknown_type(name, counts))
             continue
         if not indexes:
             yield warning(here, f"names no {name}; to name all of them, list all their indexes")
@@ -79,7 +79,7 @@ def _useless(path: Path, why: str) -> Problem:
     return warning(path, f"can never matter: {why}")
 
 
-def no_type(name: str, counts: Mapping[str, int]) -> tuple[str, str]:
+def unknown_type(name: str, counts: Mapping[str, int]) -> tuple[str, str]:
     """That there is no such replica type, and the one that may be meant."""
     known = ", ".join(counts) or "none"
     message = f"there is no replica type '{name[:63]}'; the job has {known}"

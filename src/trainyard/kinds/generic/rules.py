@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.kinds.generic import finish_rules
-from trainyard.kinds.generic.finish_rules import indexes_of, no_type
+from trainyard.kinds.generic.finish_rules import indexes_of, unknown_type
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, GenericJob, GenericJobSpec
-from trainyard.kinds.shared import job_rules, pod_rules
-from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
-from trainyard.schema.names import is_plain_label
+from trainyard.kinds.shared import job_rules
+from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
+from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.schema.object_names import is_plain_label
 from trainyard.schema.problems import Path, Problem, error, warning
 
 _REPLICAS: Path = ("spec", "replicaSpecs")
@@ -42,7 +43,7 @@ def check(job: GenericJob) -> list[Problem]:
             replica.restart_policy, spec.run_policy.pod_failure_policy, (*_REPLICAS, index)
         )
         path = (*_REPLICAS, index, "template")
-        problems += pod_rules.check_template(replica.template, path)
+        problems += pod_template_rules.check_template(replica.template, path)
         problems += _variables(replica.template, spec, counts, path)
     return problems
 
@@ -116,7 +117,7 @@ def _unresolvable(
         return None
     name = match["count"] if match["count"] is not None else match["host"]
     if name is not None and name not in counts:
-        message, hint = no_type(name, counts)
+        message, hint = unknown_type(name, counts)
         return f"{text}: {message}" + (f"; did you mean '{hint}'?" if hint else "")
     if match["count"] is not None:
         return None

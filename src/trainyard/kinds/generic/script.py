@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.kinds.shared.run import WORKER
+from trainyard.kinds.shared.run_policy import WORKER
 from trainyard.kinds.shared.script import Script, scheduler, template
 
 

@@ -5,10 +5,13 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
-from trainyard.kinds.shared.hang import HANG, OBSERVE, Hang
+from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
+    POD_FAILURE_POLICY,
+    PodFailurePolicy,
+)
+from trainyard.kinds.shared.hang.hang_spec import HANG, OBSERVE, Hang
 from trainyard.kinds.shared.job import Job
-from trainyard.kinds.shared.run import (
+from trainyard.kinds.shared.run_policy import (
     BACKOFF_RESET,
     CLEAN_UP_POLICY,
     MANAGED_BY,

@@ -15,9 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, FinishRule, GenericJob, GenericJobSpec
-from trainyard.kinds.shared import names, observing, pods, services
-from trainyard.kinds.shared.description import Description, Start
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared import child_names, child_services
+from trainyard.kinds.shared.hang import observer_injection
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.pods import pod_assembly
 from trainyard.kinds.shared.workload import (
     CleanUpPolicy,
     Dependent,
@@ -30,6 +31,7 @@ from trainyard.kinds.shared.workload import (
     Scope,
     Workload,
 )
+from trainyard.kinds.shared.workload_factory import ReplicaStart, WorkloadFactory
 from trainyard.schema.dataclass import dataclass
 
 REPLICA_LABEL = "genericjob-replica"
@@ -38,10 +40,10 @@ REPLICA_LABEL = "genericjob-replica"
 
 def describe(job: GenericJob, settings: Settings) -> Workload:
     """The workload of a valid job."""
-    return _Description(job, settings).workload()
+    return _Factory(job, settings).workload()
 
 
-class _Description(Description[GenericJobSpec]):
+class _Factory(WorkloadFactory[GenericJobSpec]):
     @cached_property
     def types(self) -> tuple[ReplicaType, ...]:
         return tuple(
@@ -63,7 +65,7 @@ class _Description(Description[GenericJobSpec]):
         """Where its pods say that they answer requests, nobody judges whether they wait."""
         found = super().hang
         templates = (spec.template for spec in self.spec.replica_specs)
-        if found is None or any(map(observing.serves, templates)):
+        if found is None or any(map(observer_injection.answers_requests, templates)):
             return None
         if not all(map(self._is_for_meeting, self.ports)):
             return None
@@ -94,7 +96,7 @@ class _Description(Description[GenericJobSpec]):
         return {key: name(key) for key in self._keys()}
 
     def _replica_name(self, key: ReplicaKey) -> str:
-        return names.replica_service_name(self.identity.name, key.type, key.ordinal)
+        return child_names.replica_service_name(self.identity.name, key.type, key.ordinal)
 
     def _keys(self) -> list[ReplicaKey]:
         return [ReplicaKey(name, i) for name, count in self.counts.items() for i in range(count)]
@@ -113,7 +115,7 @@ class _Description(Description[GenericJobSpec]):
     def beside(self) -> tuple[Dependent, ...]:
         keys = self._keys() if self.ports else ()
         return tuple(
-            services.for_replica(self.identity, key, self._replica_name(key), self.ports)
+            child_services.for_replica(self.identity, key, self._replica_name(key), self.ports)
             for key in keys
         )
 
@@ -130,10 +132,10 @@ class _Description(Description[GenericJobSpec]):
         """Where no replica can find another, each has work of its own (decision 113)."""
         return bool(self.ports)
 
-    def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
+    def launch(self, pod: Manifest, key: ReplicaKey, start: ReplicaStart) -> None:
         if start.debug:  # no container of these pods is the one that trains (decision 29)
             for container in pod["spec"].get("containers") or ():
-                pods.idle(pod, container["name"], start.debug)
+                pod_assembly.wait_for_developer(pod, container["name"], start.debug)
         else:
             super().launch(pod, key, start)
         variables = Variables(

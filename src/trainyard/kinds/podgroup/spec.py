@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from trainyard.kinds.shared.run import Priority
-from trainyard.kinds.shared.scheduling import SchedulingObject
+from trainyard.kinds.shared.run_policy import Priority
+from trainyard.kinds.shared.scheduling.scheduling_object import SchedulingObject
 from trainyard.schema.model import Count, Items, Model, Observed
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainyard.kinds.pytorch.spec import TorchrunConfig
-from trainyard.kinds.shared import job_rules, torchrun_options
+from trainyard.kinds.shared import job_rules
+from trainyard.kinds.shared.launch import torchrun_options
 from trainyard.schema.problems import Path, Problem, warning
 
 _CONFIG: Path = ("spec", "torchrunConfig")

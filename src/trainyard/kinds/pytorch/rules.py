@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from trainyard.kinds.pytorch import KIND, options
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
-from trainyard.kinds.shared import job_rules, pod_rules, process_rules
-from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
+from trainyard.kinds.shared import job_rules, process_rules
+from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
+from trainyard.kinds.shared.pods import pod_template_rules
 from trainyard.kinds.shared.workload import RestartPolicy, SuccessPolicy
 from trainyard.kinds.tensorboard import rules
 from trainyard.schema.problems import Path, Problem, error, warning
@@ -44,7 +45,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
     everybody = spec.run_policy.success_policy is SuccessPolicy.ALL_REPLICAS
     for index, replica in enumerate(spec.replica_specs):
         here = (*path, index)
-        problems += pod_rules.check_template(replica.template, (*here, "template"))
+        problems += pod_template_rules.check_template(replica.template, (*here, "template"))
         if everybody and replica.restart_policy is RestartPolicy.ALWAYS:
             why = "successPolicy is AllReplicas, so an exit 0 is final; write OnFailure"
             problems.append(warning((*here, "restartPolicy"), f"restarts failures only: {why}"))
@@ -64,7 +65,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
 def _plain(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
     total = sum(replica.replicas for replica in spec.replica_specs)
     for index, replica in enumerate(spec.replica_specs):
-        if found := pod_rules.trainer(replica.template, KIND, replica.type):
+        if found := pod_template_rules.trainer(replica.template, KIND, replica.type):
             path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
             yield from process_rules.check_ranks(found[1], replica.replicas, total, path)
 
@@ -106,7 +107,7 @@ def _node_check(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
 def _needs_command(spec: PyTorchTrainingJobSpec, message: str) -> Iterator[Problem]:
     """Containers that a program of ours is to start, and whose command is the image's."""
     for index, replica in enumerate(spec.replica_specs):
-        found = pod_rules.trainer(replica.template, KIND, replica.type)
+        found = pod_template_rules.trainer(replica.template, KIND, replica.type)
         if found and not spec.torchrun_config.enabled and not found[1].get("command"):
             here: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
             yield error((*here, "command"), message)
@@ -138,7 +139,7 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
         return
     yield from options.check(config)
     for index, replica in enumerate(spec.replica_specs):
-        found = pod_rules.trainer(replica.template, KIND, replica.type)
+        found = pod_template_rules.trainer(replica.template, KIND, replica.type)
         if found is None:
             continue
         which, container = found
@@ -164,6 +165,6 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
                 container,
                 is_given="proc_per_node" in config.model_fields_set,
             )
-        if config.proc_per_node == "gpu" and not pod_rules.gpu_count(container):
+        if config.proc_per_node == "gpu" and not pod_template_rules.gpu_count(container):
             message = "procPerNode is gpu, but the container asks for none; one process is started"
             yield warning((*path, "resources"), message)

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict, WithJsonSchema
 
 from trainyard.kinds.shared.job import Job
-from trainyard.kinds.shared.node_check import NODE_CHECK, NodeCheck
-from trainyard.kinds.shared.run import (
+from trainyard.kinds.shared.node_check.node_check_spec import NODE_CHECK, NodeCheck
+from trainyard.kinds.shared.run_policy import (
     MANAGED_BY,
     RESTART_MODE,
     RUN_MODE,

@@ -12,25 +12,20 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from trainyard.kinds.pytorch import torchrun
+from trainyard.kinds.pytorch import torchrun_launch
 from trainyard.kinds.pytorch.spec import (
     PyTorchReplicaSpec,
     PyTorchTrainingJob,
     PyTorchTrainingJobSpec,
 )
-from trainyard.kinds.shared import (
-    checking,
-    in_place,
-    labels,
-    node_check,
-    observing,
-    pod_rules,
-    pods,
-)
-from trainyard.kinds.shared.description import Description, Endpoint, Start
-from trainyard.kinds.shared.pod_contract import OBSERVE
-from trainyard.kinds.shared.pod_rules import gpu_count
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.hang import observer_injection
+from trainyard.kinds.shared.in_place import in_place_injection
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.node_check import node_check_injection, node_check_spec
+from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules
+from trainyard.kinds.shared.pods.pod_contract import OBSERVE
+from trainyard.kinds.shared.pods.pod_template_rules import gpu_count
 from trainyard.kinds.shared.workload import (
     Dependent,
     Manifest,
@@ -40,15 +35,16 @@ from trainyard.kinds.shared.workload import (
     SuccessPolicy,
     Workload,
 )
-from trainyard.kinds.tensorboard import TENSOR_BOARDS, logsources
+from trainyard.kinds.shared.workload_factory import Endpoint, ReplicaStart, WorkloadFactory
+from trainyard.kinds.tensorboard import TENSOR_BOARDS, log_sources
 
 
 def describe(job: PyTorchTrainingJob, settings: Settings) -> Workload:
     """The workload of a valid job."""
-    return _Description(job, settings).workload()
+    return _Factory(job, settings).workload()
 
 
-class _Description(Description[PyTorchTrainingJobSpec]):
+class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
     @cached_property
     def specs(self) -> Mapping[str, PyTorchReplicaSpec]:
         """By rank."""
@@ -136,8 +132,8 @@ class _Description(Description[PyTorchTrainingJobSpec]):
 
     def _warnings(self) -> Iterator[str]:
         is_deaf = not self.settings.channel_address and not self.spec.run_mode.debug.enabled
-        if is_deaf and node_check.is_asked(self.spec):
-            yield checking.NO_CHANNEL
+        if is_deaf and node_check_spec.is_node_check_enabled(self.spec):
+            yield node_check_injection.NO_CHANNEL
 
     def _tensorboard(self, name: str) -> Manifest:
         """It outlives the end of the job, and goes with the job (decision 38)."""
@@ -161,68 +157,76 @@ class _Description(Description[PyTorchTrainingJobSpec]):
     def in_place(self) -> int | None:
         """See `Workload.in_place`."""
         is_possible = self.settings.channel_address and not self.spec.run_mode.debug.enabled
-        if not (is_possible and in_place.is_asked(self.spec)):
+        if not (is_possible and in_place_injection.is_in_place(self.spec)):
             return None
-        return in_place.grace_of(spec.template for spec in self.specs.values())
+        return in_place_injection.longest_grace_seconds(
+            spec.template for spec in self.specs.values()
+        )
 
     @property
     def checks_nodes(self) -> bool:
         """See `Workload.checks_nodes`."""
         is_possible = self.settings.channel_address and not self.spec.run_mode.debug.enabled
-        return bool(is_possible) and node_check.is_asked(self.spec)
+        return bool(is_possible) and node_check_spec.is_node_check_enabled(self.spec)
 
-    def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
+    def launch(self, pod: Manifest, key: ReplicaKey, start: ReplicaStart) -> None:
         self._launch(pod, key, start)
         self._tell_of_events(pod, self.container(key.type))
         if self.in_place is not None:
             is_plain = not self.spec.torchrun_config.enabled
             modules = self.spec.run_policy.preload if is_plain else ()
             mine = self.identity, self.settings
-            in_place.hold(pod, self.container(key.type), *mine, self.total, modules)
+            in_place_injection.inject_supervisor(
+                pod, self.container(key.type), *mine, self.total, modules
+            )
         if self.checks_nodes and not start.joins:
             where, policy = self.host(key), self.spec.run_policy.node_check
             mine = self.identity, self.settings
-            checking.put_before(pod, self.container(key.type), where, *mine, policy, self.total)
+            node_check_injection.inject_node_check(
+                pod, self.container(key.type), where, *mine, policy, self.total
+            )
 
     def _tell_of_events(self, pod: Manifest, container: str) -> None:
         """Let the observer know where the training writes what its TensorBoard shows."""
-        variables = pod_rules.container_of(pod, container).get("env") or ()
+        variables = pod_template_rules.container_of(pod, container).get("env") or ()
         is_observed = any(each["name"] == OBSERVE for each in variables)
         if self.spec.tensorboard_spec is None or not is_observed:
             return
-        if folders := logsources.mounted(self.spec.tensorboard_spec, pod["spec"], container):
-            pods.put_env_first(pod, {observing.EVENTS: ":".join(folders)}, only=container)
+        if folders := log_sources.mounted(self.spec.tensorboard_spec, pod["spec"], container):
+            pod_assembly.put_env_first(
+                pod, {observer_injection.EVENTS: ":".join(folders)}, only=container
+            )
 
-    def _launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
+    def _launch(self, pod: Manifest, key: ReplicaKey, start: ReplicaStart) -> None:
         if not self.spec.torchrun_config.enabled:
-            pods.put_env_first(pod, self._plain_env(key))
+            pod_assembly.put_env_first(pod, self._plain_env(key))
             super().launch(pod, key, start)
             return
-        patience = torchrun.patience_env(pod["spec"].get("terminationGracePeriodSeconds"))
-        if variables := {**patience, **(torchrun.REJOIN_ENV if self.survivors_stay else {})}:
-            pods.put_env_first(pod, variables)
+        patience = torchrun_launch.patience_env(pod["spec"].get("terminationGracePeriodSeconds"))
+        if variables := {**patience, **(torchrun_launch.REJOIN_ENV if self.survivors_stay else {})}:
+            pod_assembly.put_env_first(pod, variables)
         if start.debug:
-            pods.put_env_first(pod, self._master_env())
+            pod_assembly.put_env_first(pod, self._master_env())
             super().launch(pod, key, start)
             return
         resume, name = start.resume, self.container(key.type)
         if resume and resume.skip_init_container:
-            pods.skip_init(pod)
+            pod_assembly.remove_init_containers(pod)
         if resume and resume.command is not None:
             change = {"command": list(resume.command), "args": list(resume.args or ())}
         else:
             args = resume.args if resume else None
             script = self.training(key.type).get("args") or () if args is None else args
-            command = torchrun.command(elastic=self.elastic is not None)
+            command = torchrun_launch.command(elastic=self.elastic is not None)
             change = {"command": command, "args": self._torchrun_args(key, script)}
-        pods.change_container(pod, name, **change)
+        pod_assembly.change_container(pod, name, **change)
 
     def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
         """Torchrun under its own name, and not by the script that finds it in any image."""
         name = self.container(key.type)
-        found = pod_rules.container_of(training, name).get("command")
-        if found == torchrun.command(elastic=self.elastic is not None):
-            pods.change_container(training, name, command=["torchrun"])
+        found = pod_template_rules.container_of(training, name).get("command")
+        if found == torchrun_launch.command(elastic=self.elastic is not None):
+            pod_assembly.change_container(training, name, command=["torchrun"])
         return super().replaced(key, training, debug)
 
     def _master_env(self) -> dict[str, str]:
@@ -241,7 +245,7 @@ class _Description(Description[PyTorchTrainingJobSpec]):
         processes = config.proc_per_node
         if processes == "gpu":  # torchrun's own `gpu` fails where torch finds none (decision 14)
             processes = str(gpu_count(self.training(key.type)) or 1)
-        return torchrun.Launch(
+        return torchrun_launch.Launch(
             nodes=f"{elastic.min_replicas}:{elastic.max_replicas}" if elastic else str(self.total),
             processes=processes,
             backend=config.rdzv_backend,

@@ -1,3 +1,3 @@
 """Rules of Queue."""
 
-from trainyard.kinds.shared.scheduling import check as check
+from trainyard.kinds.shared.scheduling.scheduling_object import check as check

@@ -4,8 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from trainyard.kinds.shared.run import Priority
-from trainyard.kinds.shared.scheduling import SchedulingObject
+from trainyard.kinds.shared.run_policy import Priority
+from trainyard.kinds.shared.scheduling.scheduling_object import SchedulingObject
 from trainyard.schema import duration, quantity
 from trainyard.schema.model import Model, Observed
 

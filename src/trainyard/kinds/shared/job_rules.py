@@ -7,9 +7,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import pod_rules
-from trainyard.kinds.shared.failure_policy import PodFailurePolicy
-from trainyard.kinds.shared.run import (
+from trainyard.kinds.shared.failure_policy.failure_policy_spec import PodFailurePolicy
+from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.run_policy import (
     Elastic,
     ElasticRange,
     ReplicaRestartPolicy,
@@ -19,7 +19,7 @@ from trainyard.kinds.shared.run import (
 from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model
-from trainyard.schema.names import MAX_LABEL, is_dns_label
+from trainyard.schema.object_names import MAX_LABEL, is_dns_label
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
 MAX_REPLICAS = 10_000
@@ -185,7 +185,7 @@ def check_launched(
     template: Mapping[str, Any], kind: Kind, replica_type: str, path: Path, *, by: str
 ) -> Iterator[Problem]:
     """The training container's own command, where the job starts something else instead."""
-    found = pod_rules.trainer(template, kind, replica_type)
+    found = pod_template_rules.trainer(template, kind, replica_type)
     if found is None:
         return
     which, container = found

@@ -142,7 +142,7 @@ def value_at(obj: Any, path: Keys) -> Any:
     return obj
 
 
-def own(result: Normalised, path: Keys) -> dict[str, Any]:
+def copy_mapping_at(result: Normalised, path: Keys) -> dict[str, Any]:
     """The mapping at a path that exists, copied along the way so that it may be changed."""
     here = result.obj
     for part in path:
@@ -168,7 +168,7 @@ def _rename(result: Normalised, rename: Rename, old: dict[str, Any] | None) -> N
     rest = {key: value for key, value in parent.items() if key != rename.new}
     renamed = {rename.new if key == rename.old else key: value for key, value in rest.items()}
     renamed[rename.new] = parent[chosen]
-    own(result, rename.parent[:-1])[rename.parent[-1]] = renamed
+    copy_mapping_at(result, rename.parent[:-1])[rename.parent[-1]] = renamed
     if chosen == rename.old:
         result.moves[(*rename.parent, rename.new)] = path
 
@@ -196,4 +196,4 @@ def _drop(result: Normalised, dropped: Dropped) -> None:
     if isinstance(config, dict) and key in config:
         result.problems.append(warning(dropped.path, f"is ignored; use {dropped.instead}"))
         if type(config[key]) is int:
-            del own(result, tuple(parent))[key]
+            del copy_mapping_at(result, tuple(parent))[key]

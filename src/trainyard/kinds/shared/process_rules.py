@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.kinds.shared import pod_rules
+from trainyard.kinds.shared.pods import pod_template_rules
 from trainyard.schema.problems import Path, Problem, warning
 
 
@@ -13,7 +13,7 @@ def check_processes(
     processes: int, field: str, path: Path, container: Mapping[str, Any], *, is_given: bool
 ) -> Iterator[Problem]:
     """Processes of a replica, as `field` says, beside the GPUs that its container asks for."""
-    gpus = pod_rules.gpu_count(container)
+    gpus = pod_template_rules.gpu_count(container)
     if gpus and processes > gpus:
         message = f"{processes} processes share {gpus} GPUs, which is what the container asks for"
         yield warning(path, message)

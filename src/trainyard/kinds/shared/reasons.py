@@ -124,13 +124,13 @@ _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)
 """As `sshd_requirements` says it, which is not imported: everything else here starts up quickly."""
 
 
-def cannot_start(message: str) -> str:
+def missing_for_start(message: str) -> str:
     """What a pod's last words say is missing for good; "" if they do not (decision 102)."""
     found = _CANNOT_START.search(message)
     return found[1] if found else ""
 
 
-def launch_words(message: str) -> str:
+def launch_wait_message(message: str) -> str:
     """What a launch waits for, in the message of its failed startup probe; "" in any other."""
     # Decision 100: before it stands what the kubelet makes of the failure.
     return message.partition("trainyard: ")[2].strip()
@@ -143,7 +143,7 @@ _PREFLIGHT_FAILED = re.compile(
 """Both as `payloads.launch.ssh_launch` says them."""
 
 
-def preflight_words(words: str) -> str:
+def preflight_difference(words: str) -> str:
     """In what the hosts of a launch that starts differ; "" of words about anything else."""
     return words.removeprefix(_PREFLIGHT) if words.startswith(_PREFLIGHT) else ""
 
@@ -163,7 +163,7 @@ _AGENT = re.compile(r"^[WEI]\d{4} [^\n]*torch/distributed/elastic/[^\n]*\n?", re
 """What torchrun itself writes when a rank has failed; the cause is what the rank wrote before."""
 
 
-def without_report(message: str) -> str:
+def without_torchrun_report(message: str) -> str:
     """The message without torchrun's report at its end, unless nothing else is there."""
     rest = _AGENT.sub("", _REPORT.sub("", message))
     return rest if rest.strip() else message

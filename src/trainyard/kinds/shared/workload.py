@@ -178,7 +178,7 @@ class FailureRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Elastic:
+class ElasticBounds:
     """A job that goes on with fewer replicas than it would like."""
 
     min_replicas: int
@@ -298,7 +298,7 @@ class Workload:
     """Whether replicas that start together try their nodes first (decision 295)."""
     paused: bool = False
     debug: bool = False
-    elastic: Elastic | None = None
+    elastic: ElasticBounds | None = None
     needs_gang: bool = False
     created: datetime | None = None
     request: WorkloadRequest | None = None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainyard.kinds.shared.names import board_name
+from trainyard.kinds.shared.child_names import board_name
 from trainyard.kinds.tensorboard.spec import LogDir, TensorBoard, TensorBoardSpec, inside_claim
-from trainyard.schema import core
-from trainyard.schema.names import MAX_LABEL, is_dns_label
+from trainyard.schema import kubernetes_schemas
+from trainyard.schema.object_names import MAX_LABEL, is_dns_label
 from trainyard.schema.problems import Path, Problem, error, warning
 
 _FILESET = re.compile(r"t9k://(pvc/[^/]+(/.*)?|minio/[^/]+/[^/]+(/.*)?)\Z")
@@ -44,7 +44,9 @@ def check_spec(spec: TensorBoardSpec, path: Path) -> Iterator[Problem]:
     if spec.run_mode is not None:
         yield warning((*path, "runMode"), "is an old field and ignored; use suspend")
     if spec.resources is not None:
-        yield from core.check_part(spec.resources, "ResourceRequirements", (*path, "resources"))
+        yield from kubernetes_schemas.check_part(
+            spec.resources, "ResourceRequirements", (*path, "resources")
+        )
 
 
 def _check_logs(logs: LogDir, path: Path) -> Iterator[Problem]:

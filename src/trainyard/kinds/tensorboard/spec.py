@@ -4,7 +4,7 @@ import posixpath
 
 from pydantic import Field
 
-from trainyard.kinds.shared.run import QueueOnly
+from trainyard.kinds.shared.run_policy import QueueOnly
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Items, Model, Observed, Template
 

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from trainyard.kinds.shared import labels, names
-from trainyard.kinds.shared.gang import Membership, queued
-from trainyard.kinds.shared.identity import Identity
-from trainyard.kinds.shared.services import service
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared import child_names, labels
+from trainyard.kinds.shared.child_services import service
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.owner_identity import OwnerIdentity
+from trainyard.kinds.shared.scheduling.gang_scheduling import Membership, queue_membership
 from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.shared.workload import Dependent, Manifest
-from trainyard.kinds.tensorboard.logsources import Folder, Remote, Sources, label, sources
+from trainyard.kinds.tensorboard.log_sources import Folder, Remote, Sources, label, sources
 from trainyard.kinds.tensorboard.spec import TensorBoard, TensorBoardSpec
 from trainyard.payloads import shipping
 
@@ -43,13 +43,13 @@ START_SECONDS = 300
 def describe(board: TensorBoard, settings: Settings) -> Viewer:
     """The pod and the Service of a valid TensorBoard."""
     meta = board.metadata
-    identity = Identity(
+    identity = OwnerIdentity(
         kind=board.kind,
         api_version=board.api_version,
         namespace=meta.namespace or "default",
         name=meta.name,
         uid=meta.uid,
-        base=names.board_name(meta.name),
+        base=child_names.board_name(meta.name),
         working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
         python=meta.annotations.get(labels.PYTHON, ""),
         images=meta.annotations.get(labels.IMAGES, ""),
@@ -76,7 +76,7 @@ def describe(board: TensorBoard, settings: Settings) -> Viewer:
     )
 
 
-def _service(identity: Identity, settings: Settings) -> Dependent:
+def _service(identity: OwnerIdentity, settings: Settings) -> Dependent:
     # What is in claims can be looked at while other logs are not fetched yet.
     spec = {
         "type": "NodePort" if settings.boards.node_port_host else "ClusterIP",
@@ -86,7 +86,7 @@ def _service(identity: Identity, settings: Settings) -> Dependent:
 
 
 def _pod(
-    identity: Identity, spec: TensorBoardSpec, found: Sources, image: str, settings: Settings
+    identity: OwnerIdentity, spec: TensorBoardSpec, found: Sources, image: str, settings: Settings
 ) -> Manifest:
     metadata = identity.metadata(identity.base)
     pod_spec: dict[str, Any] = {
@@ -99,7 +99,7 @@ def _pod(
         "volumes": _volumes(found),
     }
     scheduler = spec.scheduler.t9k_scheduler if spec.scheduler else None
-    waits = queued(settings.gang_backend, scheduler.queue) if scheduler else Membership()
+    waits = queue_membership(settings.gang_backend, scheduler.queue) if scheduler else Membership()
     pod_spec |= waits.spec
     metadata["labels"] |= waits.labels
     annotations = {**waits.annotations, **identity.annotations()}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared.goodput import Part
+from trainyard.kinds.shared.goodput.goodput_parts import GoodputPart
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
 from trainyard.kinds.shared.workload import Scope
 from trainyard.lifecycle.goodput.goodput_work import TrackedWork, update_work
@@ -49,9 +49,9 @@ def account_time(context: ReconcileContext, new: Obj) -> Obj:
         earlier = (known.began - work.began).total_seconds()
     else:
         _correct_for_new_process(told, context, known, work)
-    for idle in (Part.RESTARTING, Part.STARTING) if earlier else ():
-        earlier -= _move_seconds(told, own, idle, Part.TRAINING, earlier)
-    _move_seconds(told, own, Part.TRAINING, Part.SAVING, saved)
+    for idle in (GoodputPart.RESTARTING, GoodputPart.STARTING) if earlier else ():
+        earlier -= _move_seconds(told, own, idle, GoodputPart.TRAINING, earlier)
+    _move_seconds(told, own, GoodputPart.TRAINING, GoodputPart.SAVING, saved)
     return {**new, "goodput": told, "internal": {**new["internal"], "work": work.encode()}}
 
 
@@ -61,8 +61,8 @@ def _is_hung(status: Mapping[str, Any]) -> bool:
 
 def _count_hang_as_hung(goodput: Obj, seconds: float) -> None:
     """A hang is told only after it has lasted for a while, which was taken for training."""
-    trained = [each for each in goodput["attempts"] if each.get(Part.TRAINING.value)]
-    _move_seconds(goodput, trained[-1:], Part.TRAINING, Part.HUNG, seconds)
+    trained = [each for each in goodput["attempts"] if each.get(GoodputPart.TRAINING.value)]
+    _move_seconds(goodput, trained[-1:], GoodputPart.TRAINING, GoodputPart.HUNG, seconds)
 
 
 def _correct_for_new_process(
@@ -73,41 +73,45 @@ def _correct_for_new_process(
     With its first step it is known since when it trains, and what of the work before is done
     again. An attempt of a job of which none was told has not trained.
     """
-    goodput.setdefault(Part.LOST.value, 0.0)
+    goodput.setdefault(GoodputPart.LOST.value, 0.0)
     since = max((context.now - work.began).total_seconds(), 0.0)
     attempts = goodput["attempts"]
     own = [each for each in attempts if each["number"] == work.attempt]
     if known is None:
-        _set_trained_seconds(goodput, own, Part.STARTING, since)
+        _set_trained_seconds(goodput, own, GoodputPart.STARTING, since)
         return
     if known.attempt == work.attempt:  # a launcher has started it again in its pod
         lost = sum(map(_trained, own)) - since - known.until(work.first)
-        _move_seconds(goodput, own, Part.TRAINING, Part.LOST, lost)
+        _move_seconds(goodput, own, GoodputPart.TRAINING, GoodputPart.LOST, lost)
         return
     together = context.workload.scope is Scope.JOB
     between = [each for each in attempts if known.attempt <= each["number"] < work.attempt]
     before = [e for e in between if e["number"] == known.attempt] if together else between
     lost = sum(map(_trained, before)) - known.until(work.first)
-    _move_seconds(goodput, before, Part.TRAINING, Part.LOST, lost)
+    _move_seconds(goodput, before, GoodputPart.TRAINING, GoodputPart.LOST, lost)
     silent = [each for each in between if each not in before]
-    _move_seconds(goodput, silent, Part.TRAINING, Part.RESTARTING, sum(map(_trained, silent)))
-    _set_trained_seconds(goodput, own, Part.RESTARTING, since)
+    _move_seconds(
+        goodput, silent, GoodputPart.TRAINING, GoodputPart.RESTARTING, sum(map(_trained, silent))
+    )
+    _set_trained_seconds(goodput, own, GoodputPart.RESTARTING, since)
 
 
-def _set_trained_seconds(goodput: Obj, own: list[Obj], idle: Part, since: float) -> None:
+def _set_trained_seconds(goodput: Obj, own: list[Obj], idle: GoodputPart, since: float) -> None:
     """An attempt has trained for so many seconds, whatever was taken for training."""
-    hung = sum(each.get(Part.HUNG.value, 0.0) for each in own)
+    hung = sum(each.get(GoodputPart.HUNG.value, 0.0) for each in own)
     more = since - hung - sum(map(_trained, own))
-    _move_seconds(goodput, own, idle, Part.TRAINING, more)
-    _move_seconds(goodput, own, Part.TRAINING, idle, -more)
+    _move_seconds(goodput, own, idle, GoodputPart.TRAINING, more)
+    _move_seconds(goodput, own, GoodputPart.TRAINING, idle, -more)
 
 
 def _trained(attempt: Mapping[str, Any]) -> float:
-    return sum(float(attempt.get(part.value, 0.0)) for part in (Part.TRAINING, Part.SAVING))
+    return sum(
+        float(attempt.get(part.value, 0.0)) for part in (GoodputPart.TRAINING, GoodputPart.SAVING)
+    )
 
 
 def _move_seconds(
-    goodput: Obj, attempts: list[Obj], one: Part, other: Part, seconds: float
+    goodput: Obj, attempts: list[Obj], one: GoodputPart, other: GoodputPart, seconds: float
 ) -> float:
     """Seconds of some attempts, the last first, that were taken for something else; how many of
     them there were."""
@@ -130,14 +134,14 @@ def _add_elapsed_time(
     known = status.get("goodput") or {}
     since = parse(known.get("asOf"))
     if since is None:
-        since, known = min(created or now, now), {"state": Part.STARTING.value}
+        since, known = min(created or now, now), {"state": GoodputPart.STARTING.value}
     seconds = max((now - since).total_seconds(), 0.0)
     part = str(known.get("state", ""))
     attempts = [dict(each) for each in known.get("attempts") or ()]
     number = ledger.attempts[-1]["number"] if ledger.attempts else None
     is_new = bool(attempts) and number not in (None, attempts[-1]["number"])
     late = 0.0
-    if is_new and part == Part.TRAINING:
+    if is_new and part == GoodputPart.TRAINING:
         late = min(max(_since_end(ledger, now), 0.0), seconds)
     sums = _add_seconds(known, part, seconds - late) if part else _known_parts(known)
     if part and attempts:
@@ -146,8 +150,8 @@ def _add_elapsed_time(
     if number is not None and not attempts:
         attempts = [{"number": number, **sums}]  # with what came before it
     if is_new:
-        sums = _add_seconds(sums, Part.RESTARTING.value, late)
-        attempts.append({"number": number, **_add_seconds({}, Part.RESTARTING.value, late)})
+        sums = _add_seconds(sums, GoodputPart.RESTARTING.value, late)
+        attempts.append({"number": number, **_add_seconds({}, GoodputPart.RESTARTING.value, late)})
     state = _current_part(status, ledger)
     return {
         **sums,
@@ -163,20 +167,20 @@ def _since_end(ledger: Ledger, now: datetime) -> float:
     return max(((now - end).total_seconds() for end in ends if end is not None), default=0.0)
 
 
-def _current_part(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
+def _current_part(status: Mapping[str, Any], ledger: Ledger) -> GoodputPart | None:
     """What the job spends its time on from now on; None once it has ended."""
     if ledger.ended:
         return None
     if ledger.paused:
-        return Part.PAUSED
+        return GoodputPart.PAUSED
     running = _condition(status, ConditionType.RUNNING)
     if ledger.held or (running.get("status") != "True" and running.get("reason") in _QUEUED):
-        return Part.QUEUED
+        return GoodputPart.QUEUED
     if running.get("status") == "True":
-        return Part.HUNG if _is_hung(status) else Part.TRAINING
+        return GoodputPart.HUNG if _is_hung(status) else GoodputPart.TRAINING
     before = ledger.attempts[-2] if len(ledger.attempts) > 1 else {}
     is_again = ledger.ready_at or (before and before.get("reason") not in (PAUSED, EVICTED))
-    return Part.RESTARTING if is_again else Part.STARTING
+    return GoodputPart.RESTARTING if is_again else GoodputPart.STARTING
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
@@ -184,7 +188,7 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _known_parts(known: Mapping[str, Any]) -> Obj:
-    return {part.value: known[part.value] for part in Part if part.value in known}
+    return {part.value: known[part.value] for part in GoodputPart if part.value in known}
 
 
 def _add_seconds(known: Mapping[str, Any], part: str, seconds: float) -> Obj:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from trainyard.kinds.shared import kueue
+from trainyard.kinds.shared.scheduling import kueue_workload
 from trainyard.kinds.shared.workload import Manifest, Workload, WorkloadRequest
 from trainyard.lifecycle.observed import Flavor, Observed, Owned
 from trainyard.schema.dataclass import dataclass
@@ -69,7 +69,7 @@ class PodPlacement:
             spec["tolerations"] = [*has, *more]
         if self.is_gated:
             gates = spec.get("schedulingGates") or ()
-            spec["schedulingGates"] = [*gates, {"name": f"{kueue.GROUP}/topology"}]
+            spec["schedulingGates"] = [*gates, {"name": f"{kueue_workload.GROUP}/topology"}]
         return {**pod, "metadata": metadata, "spec": spec}
 
 
@@ -186,7 +186,7 @@ def _placement(
     owned: Owned, assigned: Mapping[str, Any], flavors: Sequence[Flavor]
 ) -> PodPlacement:
     name = assigned["name"]
-    labels = {kueue.POD_SET: name}
+    labels = {kueue_workload.POD_SET: name}
     notes: dict[str, str] = {}
     where: dict[str, str] = {}
     tolerations: list[Mapping[str, Any]] = []
@@ -202,7 +202,7 @@ def _placement(
                 tolerations += update.get("tolerations") or ()
     is_gated = bool(assigned.get("topologyAssignment"))
     if is_gated:  # by these Kueue finds the pods that it is to place
-        notes[f"{kueue.GROUP}/workload"] = owned.name
+        notes[f"{kueue_workload.GROUP}/workload"] = owned.name
     return PodPlacement(labels, notes, where, tuple(tolerations), is_gated)
 
 

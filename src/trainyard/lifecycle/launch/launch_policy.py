@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainyard.kinds.shared.reasons import preflight_words
+from trainyard.kinds.shared.reasons import preflight_difference
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.elastic import elastic_size
 from trainyard.lifecycle.observed import Container
@@ -47,7 +47,7 @@ def has_started(context: ReconcileContext) -> bool:
 def host_differences(context: ReconcileContext) -> str:
     """In what the hosts of a launch that has started differ; "" if nothing is known."""
     replica = _launching_replica(context)
-    return preflight_words(_probe_output(context, replica)) if replica is not None else ""
+    return preflight_difference(_probe_output(context, replica)) if replica is not None else ""
 
 
 def pending_launch(context: ReconcileContext) -> PendingLaunch | None:
@@ -128,7 +128,7 @@ def _replica_has_started(context: ReconcileContext, replica: Replica) -> bool | 
     if (
         main is not None
         and main.started is False
-        and preflight_words(_probe_output(context, replica))
+        and preflight_difference(_probe_output(context, replica))
     ):
         return True  # its probe fails once more, to tell that
     return main.started if main is not None else None

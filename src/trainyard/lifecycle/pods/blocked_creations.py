@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.resources import Resource
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.observed import Conflict, Observed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Delete
 from trainyard.lifecycle.observed import Pod

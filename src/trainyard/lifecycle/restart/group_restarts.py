@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import SuccessPolicy
 from trainyard.lifecycle.ledger import attempt_end
 from trainyard.lifecycle.outcomes import Exit, State

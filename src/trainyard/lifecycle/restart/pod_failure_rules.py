@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from trainyard.kinds.shared.roles import SIDECAR
+from trainyard.kinds.shared.pods.container_roles import SIDECAR
 from trainyard.kinds.shared.workload import ExitCodes, FailureAction, FailureRule, ReplicaType
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import DISRUPTIONS, Exit, Ruling, State, is_disruption

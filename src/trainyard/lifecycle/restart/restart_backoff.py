@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 
 
 def restart_delay(failures: int, settings: Settings, *, free: bool = False) -> timedelta:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.viewer import Viewer, ViewerCondition, ViewerPhase, ViewerReason
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle.actions import Action, Create, Delete, Event, Plan

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.kind_registry import KINDS, describe
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey, Workload
-from trainyard.kinds.table import KINDS, describe
 
 UID = "9dcea839-3a99-4b6f-b594-620d79f8377d"
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from trainyard.kinds.colossalai.spec import ColossalAIJob
 from trainyard.kinds.deepspeed.spec import DeepSpeedJob
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.shared.ssh import LAUNCH
+from trainyard.kinds.kind_registry import describe
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.launch.ssh_launch import LAUNCH
 from trainyard.kinds.shared.workload import ReplicaKey, Workload
-from trainyard.kinds.table import describe
 
 Object = dict[str, Any]
 METADATA = {"name": "job", "namespace": "team", "uid": "4e71"}

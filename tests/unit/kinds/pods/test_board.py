@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from trainyard.kinds.admission import admit
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.kind_admission import admit
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.tensorboard.spec import TensorBoard
 from trainyard.kinds.tensorboard.workload import FETCHED, describe
-from trainyard.schema.core import check_part
+from trainyard.schema.kubernetes_schemas import check_part
 
 CLAIM = {"pvc": [{"name": "mnist", "subPath": ["./log"]}]}
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 
 CLUSTER = Settings(channel_address="reports.test:7443")
 LOGS = {"logDir": {"pvc": [{"name": "mine", "subPath": ["log", "./more//log"]}]}}

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 
 from trainyard.kinds.generic.workload import Variables
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey, RestartPolicy, Scope, objects
 
 PORTS = {"ports": [{"name": "grpc", "port": 2222, "targetPort": 8080}]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.kinds.tensorboard.logsources import Folder, Remote, Sources, label, sources
+from trainyard.kinds.tensorboard.log_sources import Folder, Remote, Sources, label, sources
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec, inside_claim
 
 

@@ -13,8 +13,9 @@ import pytest
 from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 from tests.unit.kinds.pods.ssh_jobs import deepspeed
 
-from trainyard.kinds.shared import pod_contract, torchrun
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.launch import torchrun_program
+from trainyard.kinds.shared.pods import pod_contract
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.kube.resources import SECRETS
 from trainyard.payloads import shipping
@@ -102,10 +103,10 @@ def test_who_has_something_else_where_the_programs_would_be_is_not_observed(
 
 
 def test_before_puts_ours_first_once_and_keeps_the_rest() -> None:
-    assert pod_contract.before("") == pod_contract.OBSERVER_PATH
-    assert pod_contract.before("/a::/b") == f"{pod_contract.OBSERVER_PATH}:/a::/b"
+    assert pod_contract.with_observer_first("") == pod_contract.OBSERVER_PATH
+    assert pod_contract.with_observer_first("/a::/b") == f"{pod_contract.OBSERVER_PATH}:/a::/b"
     assert (
-        pod_contract.before(f"/a:{pod_contract.OBSERVER_PATH}")
+        pod_contract.with_observer_first(f"/a:{pod_contract.OBSERVER_PATH}")
         == f"/a:{pod_contract.OBSERVER_PATH}"
     )
 
@@ -116,7 +117,7 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
     path: str, observed: bool, tmp_path: Path
 ) -> None:
     """The program in torchrun's place, up to where it would load torch."""
-    code, found, _ = torchrun.program().partition("gc.disable()")
+    code, found, _ = torchrun_program.program().partition("gc.disable()")
     assert found
     told = "\nprint(os.environ.get('PYTHONPATH'))"
     variables = {"PATH": os.environ["PATH"], **({"PYTHONPATH": path} if path else {})}
@@ -129,7 +130,9 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
         check=True,
         cwd=tmp_path,
     )
-    assert done.stdout.strip() == (pod_contract.before(path) if observed else path or "None")
+    assert done.stdout.strip() == (
+        pod_contract.with_observer_first(path) if observed else path or "None"
+    )
 
 
 @pytest.mark.parametrize("disabled", [False, True])
@@ -143,7 +146,7 @@ def test_ranks_over_ssh_find_ours_before_the_path_of_the_image(disabled: bool) -
     pairs.append(b"PYTHONPATH=/image/lib")
     sessions = sshd_setup.session_environment(pairs, spec["customEnv"], disabled)
     found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(sessions, Path("/run"), 5))
-    assert found[b"PYTHONPATH"] == pod_contract.before("/image/lib").encode()
+    assert found[b"PYTHONPATH"] == pod_contract.with_observer_first("/image/lib").encode()
     assert sshd_setup.OBSERVED.decode() == pod_contract.OBSERVE
     without = [pair for pair in pairs if not pair.startswith(sshd_setup.OBSERVED)]
     found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(without, Path("/run"), 5))

@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 from tests.unit.kinds.pods.jobs import UID, container, env, job, pod, replicas, workload
 
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import CleanUpPolicy, ReplicaKey, Scope, objects
 
 KIND = "PyTorchTrainingJob"

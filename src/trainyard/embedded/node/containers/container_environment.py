@@ -22,7 +22,8 @@ from trainyard.embedded.node.network.service_environment import ServiceEnvironme
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.objects import Objects
-from trainyard.kinds.shared import labels, pod_contract
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.pods import pod_contract
 from trainyard.kube.errors import NotFound
 from trainyard.machine import interpreters
 from trainyard.machine.users import User
@@ -203,7 +204,7 @@ def container_environment(
     found = {**base, "HOSTNAME": host_name(context.pod), **links, **own}
     if pod_contract.OBSERVE in own:  # decision 223
         path = found.get(pod_contract.PYTHONPATH, "")
-        found[pod_contract.PYTHONPATH] = pod_contract.before(path)
+        found[pod_contract.PYTHONPATH] = pod_contract.with_observer_first(path)
     return found
 
 

@@ -22,7 +22,8 @@ from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.node.volumes.host_folders import path_component
 from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
-from trainyard.kinds.shared import labels, pod_contract
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.pods import pod_contract
 from trainyard.machine import interpreters
 from trainyard.machine.users import User
 from trainyard.podruntime import paths

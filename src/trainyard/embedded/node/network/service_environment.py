@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.embedded.storage.journal import Event
-from trainyard.schema.rules.services import HEADLESS
+from trainyard.schema.rules.service_rules import HEADLESS
 
 
 class ServiceEnvironment:

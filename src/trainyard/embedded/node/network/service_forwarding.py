@@ -36,7 +36,7 @@ from trainyard.podruntime.egress.told import Name
 from trainyard.podruntime.protocol import Forward
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.rules.services import HEADLESS
+from trainyard.schema.rules.service_rules import HEADLESS
 
 _CHUNK = 64 << 10
 _MOST_ALIASES = 8

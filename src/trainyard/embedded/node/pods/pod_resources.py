@@ -34,7 +34,7 @@ from trainyard.embedded.node.volumes import folder_acl, pod_volumes, tree_remova
 from trainyard.embedded.node.volumes.host_folders import ensure_folder, path_component
 from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
 from trainyard.embedded.objects import Objects
-from trainyard.kinds.shared import names
+from trainyard.kinds.shared import child_names
 from trainyard.podruntime import logs, protocol
 from trainyard.schema.dataclass import dataclass
 
@@ -130,7 +130,7 @@ class PodResources:
         wanted = ""
         isolation = self._node.runtime.hello.isolation
         if isolation == "plain":
-            wanted = names.loopback_address(self.pod["metadata"]["name"])
+            wanted = child_names.loopback_address(self.pod["metadata"]["name"])
         answer = await self._node.runtime.request(
             protocol.AddPod(self._uid, host_name(self.pod), wanted)
         )

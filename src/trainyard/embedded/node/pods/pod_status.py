@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from trainyard.embedded.node.containers.observer_folder import is_observed
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.kinds.shared import pod_contract
+from trainyard.kinds.shared.pods import pod_contract
 from trainyard.schema import times
 from trainyard.schema.dataclass import dataclass
 

@@ -26,7 +26,7 @@ from trainyard.podruntime import logs
 from trainyard.podruntime.protocol import ContainerState, PodState
 from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.rules.pods import grace_seconds
+from trainyard.schema.rules.pod_spec_rules import grace_seconds
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0

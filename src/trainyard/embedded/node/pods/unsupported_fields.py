@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.embedded.node.network.service_forwarding import external_name_target
 from trainyard.kinds.shared.labels import T9K_SCHEDULER_NAME
-from trainyard.schema.rules.services import HEADLESS
+from trainyard.schema.rules.service_rules import HEADLESS
 
 _OWN, _ONE_MACHINE = "pods on this machine have their own", "all pods run on this one machine"
 _IGNORED_POD_FIELDS = {

@@ -1,0 +1,185 @@
+"""The launch of a PyTorchTrainingJob's replica by torchrun.
+
+It works in any image that has torch, without anything of ours in it (decision 19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.kinds.shared.launch import torchrun_program
+from trainyard.schema.dataclass import dataclass
+
+MEMBERS_CHANGE = """\
+import time
+import torch.distributed
+from torch.distributed.elastic.agent.server import api
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent as Agent
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous as rendezvous
+Handler = rendezvous.DynamicRendezvousHandler
+join, count_waiting, close = Handler.next_rendezvous, Handler.num_nodes_waiting, Handler.shutdown
+monitor, meet = Agent._monitor_workers, Agent._rendezvous
+StoreError = getattr(torch.distributed, "DistStoreError", RuntimeError)
+def next_rendezvous(self):
+    info = join(self)
+    self.members = len(self._state_holder.state.participants)
+    return info
+def num_nodes_waiting(self):
+    waiting, state = count_waiting(self), self._state_holder.state
+    is_member = self._this_node in state.participants and not state.closed
+    return waiting or int(is_member and len(state.participants) < self.members)
+def shutdown(self):
+    if sys.exc_info()[0] is None:
+        return close(self)
+    self._stop_heartbeats()
+    leave, limit = rendezvous._RendezvousExitOp(), self._settings.timeout.close
+    try:
+        self._op_executor.run(leave, self._get_deadline(limit))
+    except rendezvous.RendezvousError:
+        pass
+    return True
+def _monitor_workers(self, group):
+    result = monitor(self, group)
+    tries = 4 if result.state in (api.WorkerState.FAILED, api.WorkerState.UNHEALTHY) else 0
+    for _ in range(tries):
+        if group.spec.rdzv_handler.num_nodes_waiting():
+            return api.RunResult(state=api.WorkerState.HEALTHY)
+        time.sleep(0.4)
+    return result
+def _rendezvous(self, group):
+    for _ in range(5):
+        try:
+            return meet(self, group)
+        except StoreError as error:
+            print("torchrun: a member left while all met:", error, file=sys.stderr)
+    return meet(self, group)
+Handler.next_rendezvous, Handler.num_nodes_waiting = next_rendezvous, num_nodes_waiting
+Handler.shutdown = shutdown
+Agent._monitor_workers, Agent._rendezvous = _monitor_workers, _rendezvous
+"""
+"""What the agents of an elastic job do besides (decision 95), so that their pods live on.
+
+One that fails leaves the rendezvous, where torch's own closes it to all others for good. A member
+that is missing is a change of members like one that waits to come in: torch's own does not see it,
+and ranks that wait in `init_process_group` for a peer that has failed do so for half an hour; one
+that has succeeded closes the rendezvous, and is not missed. Ranks that fail while members change do
+so because of that mostly, as the first agents that see a change end their ranks; it costs none of
+`max_restarts`, as if this agent had been first. What is known of the rendezvous may be a second
+old. Where a member left while all told each other their ranks, they meet again, where torch's own
+agents give up after a minute.
+"""
+
+HAS_TORCH = """\
+import sys
+if sys.path[:1] == [""]: del sys.path[0]
+from importlib.util import find_spec
+sys.exit(find_spec("torch") is None)
+"""
+SCRIPT = """\
+program='@program@'
+set -f
+python= first= torchrun=
+IFS=:
+for folder in $PATH; do
+    for name in python3 python; do
+        [ -n "$python" ] || [ ! -x "$folder/$name" ] || { python=$folder/$name; first=$folder; }
+    done
+    if [ -x "$folder/torchrun" ]; then torchrun=$folder; break; fi
+done
+unset IFS
+if [ -n "$torchrun" ] && [ "$first" != "$torchrun" ] && [ -n "$python" ]; then
+    "$python" -c '@has torch@' 2>/dev/null && torchrun=
+fi
+if [ -n "$torchrun" ]; then
+    IFS= read -r run <"$torchrun/torchrun"
+    case $run in
+    '#!'/*/python*) exec ${run#'#!'} -c "$program" "$@" ;;
+    esac
+    for name in python3 python; do
+        [ ! -x "$torchrun/$name" ] || python=$torchrun/$name
+    done
+fi
+[ -n "$python" ] || {
+    echo "torchrun: this image has neither torchrun nor python in its PATH" >&2
+    exit 127
+}
+exec "$python" -c "$program" "$@"
+"""
+"""Picks the interpreter that `torchrun` itself would use, the one of its first line, unless one
+that has torch comes before it in the PATH (decision 121)."""
+
+ELASTIC_MAX_RESTARTS = 100
+"""torchrun counts a changed membership as a restart, and allows none by default (decision 30)."""
+# https://pytorch.org/docs/stable/elastic/rendezvous.html
+ELASTIC_RENDEZVOUS = {"last_call_timeout": 5, "keep_alive_interval": 2}
+"""Seconds. Each rendezvous below the maximum waits for a last call, 30 s by torch's default. A
+node that left is missed after three intervals, 5 s each by default; until then nobody goes on.
+Decision 30."""
+REJOIN_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""With a shared store, agents that were there before do not tell newcomers where it is, whose
+rendezvous then hangs for a minute and fails (`DynamicRendezvousHandler` of torch 2.13).
+Decision 30."""
+PATIENCE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+
+
+def patience_env(grace_seconds: int | None) -> dict[str, str]:
+    """How long agents wait for ranks that they have asked to end: as long as the pod may, where it
+    says; torch's default is 30 s whatever the pod's (decision 99)."""
+    return {} if grace_seconds is None else {PATIENCE: str(max(grace_seconds, 1))}
+
+
+def command(*, elastic: bool) -> list[str]:
+    """The container's command; the container's args are torchrun's."""
+    program = torchrun_program.program(MEMBERS_CHANGE if elastic else "")
+    script = SCRIPT.replace("@has torch@", HAS_TORCH).replace("@program@", program)
+    return ["/bin/sh", "-c", script, "torchrun"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One replica's call of `torchrun`. `nodes` is a number, or `min:max`."""
+
+    nodes: str
+    processes: str
+    backend: str
+    endpoint: str
+    run_id: str
+    role: str
+    max_restarts: int | None
+    elastic: bool
+    extra: Sequence[str]
+    script: Sequence[str]
+
+    def arguments(self) -> list[str]:
+        """Options and script; extra options come last, so that they win."""
+        options = [
+            *("--nnodes", self.nodes),
+            *("--nproc_per_node", self.processes),
+            *("--rdzv_backend", self.backend),
+            *("--rdzv_endpoint", self.endpoint),
+            *("--rdzv_id", self.run_id),
+            *("--role", self.role),
+        ]
+        max_restarts = self.max_restarts
+        if max_restarts is None and self.elastic:
+            max_restarts = ELASTIC_MAX_RESTARTS
+        if max_restarts is not None:
+            options += ["--max_restarts", str(max_restarts)]
+        extra = _with_rendezvous(self.extra) if self.elastic else self.extra
+        return [*options, *extra, *self.script]
+
+
+def _with_rendezvous(extra: Sequence[str]) -> list[str]:
+    """The extra options with our rendezvous settings, except those that they set themselves."""
+    options = list(extra)
+    for i, option in enumerate(options):
+        name, equals, _ = option.replace("-", "_").partition("=")
+        at = i if equals else i + 1
+        if name == "__rdzv_conf" and at < len(options):
+            options[at] = ",".join([options[at], *_rendezvous_settings(options[at])])
+            return options
+    return ["--rdzv_conf", ",".join(_rendezvous_settings("")), *options]
+
+
+def _rendezvous_settings(given: str) -> list[str]:
+    return [f"{key}={value}" for key, value in ELASTIC_RENDEZVOUS.items() if key not in given]

@@ -1,0 +1,102 @@
+"""What a cluster of some version would refuse, drop or bend of an object that is good here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainyard.kinds.kind_admission import check
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.schema.errors import TrainyardError
+from trainyard.schema.field_versions import (
+    UnsupportedField,
+    known_versions,
+    parts_with_definitions,
+    unsupported_fields,
+)
+from trainyard.schema.kubernetes_schemas import CORE_KINDS
+from trainyard.schema.problems import Path, Problem, error, format_path, warning
+from trainyard.schema.rules.version_rules import check_for_version
+from trainyard.schema.server_version import Version
+from trainyard.schema.structural_schema import without_field
+
+
+def nearest_known_version(version: Version) -> Version:
+    """The version whose rules stand for those of a server: its own, or the newest that is known.
+
+    Raises TrainyardError for one that is too old.
+    """
+    oldest, newest = known_versions()
+    if version < (1, oldest):
+        raise TrainyardError(
+            f"Kubernetes {version[0]}.{version[1]} is too old; known are 1.{oldest} to 1.{newest}"
+        )
+    return min(version, (1, newest))
+
+
+def check_for_server(obj: dict[str, Any], version: Version) -> list[Problem]:
+    """What a server of that version makes of an object that has no errors here: errors for what it
+    refuses, warnings for what it drops or takes for something else."""
+    _, minor = nearest_known_version(version)
+    kept, problems = obj, list[Problem]()
+    for place, part, definition, file in _parts(obj):
+        for gap in unsupported_fields(part, definition, minor, file):
+            path = (*place, *gap.path)
+            is_refused = gap.owner == "Volume" and minor >= gap.since
+            problems.append((error if is_refused else warning)(path, _told(gap, minor)))
+            kept = without_field(kept, path)
+    lost = [problem.path for problem in problems]
+    for place, part, definition, file in _parts(kept):
+        for inner, name, value in parts_with_definitions(part, definition, file):
+            problems += check_for_version(name, value, (*place, *inner), minor)
+    for problem in check(kept).errors:
+        why = ", ".join(format_path(path) for path in lost if _brings(obj, path, problem))
+        text = f"{problem.message}: Kubernetes 1.{minor} refuses it, as it drops {why or 'these'}"
+        problems.append(error(problem.path, text))
+    return problems
+
+
+def _brings(obj: dict[str, Any], path: Path, problem: Problem) -> bool:
+    """Whether a problem comes of one field alone that is not there."""
+    return problem in check(without_field(obj, path)).errors
+
+
+def _told(gap: UnsupportedField, minor: int) -> str:
+    if minor < gap.since:
+        text = f"is dropped by Kubernetes 1.{minor}: the field came with 1.{gap.since}"
+        text += f" and is used since 1.{gap.on}" if gap.on and gap.on > gap.since else ""
+        text += ", and the volume is an empty folder" if gap.owner == "Volume" else ""
+    else:  # an empty folder is what a volume is as it comes in, before fields are dropped
+        fate = "refused" if gap.owner == "Volume" else "dropped"
+        text = f"is {fate} by Kubernetes 1.{minor} unless its feature gate {gap.gate} is on, as "
+        text += f"it is by default since 1.{gap.on}" if gap.on else "it is in none by default"
+    return f"{text}; {_INSTEAD.get(f'{gap.owner}.{gap.field}', 'leave it out')}"
+
+
+_INSTEAD = {
+    "Container.restartPolicy": "run it among the containers, or the pod waits for it to end",
+    "Lifecycle.stopSignal": "handle SIGTERM, or set STOPSIGNAL in the image",
+    "Probe.grpc": "call the check with exec",
+    "Volume.image": "copy the files in an init container",
+    "Volume.ephemeral": "name a claim of your own",
+}
+
+
+def _parts(obj: dict[str, Any]) -> Iterator[tuple[Path, Any, str, str]]:
+    """What of an object has Kubernetes' own definitions: place, value, definition and its file."""
+    kind = obj["kind"]
+    if kind in CORE_KINDS:
+        yield (), obj, kind, "core"
+    elif kind in KINDS:
+        yield ("metadata",), obj.get("metadata"), "ObjectMeta", "pod_template"
+        for place, template in _templates(obj.get("spec"), ("spec",)):
+            yield place, template, "PodTemplateSpec", "pod_template"
+
+
+def _templates(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, dict | list):
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            if key == "template":
+                yield (*path, key), child
+            else:
+                yield from _templates(child, (*path, key))

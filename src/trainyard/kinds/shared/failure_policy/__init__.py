@@ -1,0 +1,1 @@
+"""`runPolicy.podFailurePolicy`: its fields and its rules."""

@@ -1,0 +1,1 @@
+"""Goodput: what a job's wall time is spent on."""

@@ -1,0 +1,1 @@
+"""Hangs: the fields that ask for observation, and how the observer comes into pods."""

@@ -1,0 +1,1 @@
+"""In-place restart: how the supervisor comes into pods."""

@@ -1,0 +1,1 @@
+"""Launching by torchrun and over ssh: what several kinds share."""

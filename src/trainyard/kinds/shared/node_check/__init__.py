@@ -1,0 +1,1 @@
+"""Node check: its fields, and how the check comes into pods."""

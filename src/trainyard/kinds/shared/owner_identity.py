@@ -1,0 +1,92 @@
+"""Who a job is: what names, labels and owner references are made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainyard.kinds.kind_registry import KINDS
+from trainyard.kinds.shared import child_names, labels
+from trainyard.kinds.shared.job import Job
+from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
+
+_GENERATED = "xxxxx"
+"""Stands for what a server appends to `generateName`, in a job that is only rendered."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerIdentity:
+    """A job's names. `base` is `<job>-<hash5>`."""
+
+    kind: str
+    api_version: str
+    namespace: str
+    name: str
+    uid: str
+    base: str
+    working_dir: str = ""
+    python: str = ""
+    images: str = ""
+
+    @classmethod
+    def of(cls, job: Job) -> OwnerIdentity:
+        """Of a stored job, or of one that is only rendered (its UID is then empty)."""
+        meta = job.metadata
+        name = meta.name or f"{meta.generate_name}{_GENERATED}"
+        return cls(
+            kind=job.kind,
+            api_version=job.api_version,
+            namespace=meta.namespace or "default",
+            name=name,
+            uid=meta.uid,
+            base=child_names.base_name(name, meta.uid),
+            working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
+            python=meta.annotations.get(labels.PYTHON, ""),
+            images=meta.annotations.get(labels.IMAGES, ""),
+        )
+
+    @property
+    def resource(self) -> Resource:
+        """The collection that holds the job."""
+        return KINDS[self.kind].resource
+
+    def labels(self) -> dict[str, str]:
+        """What everything that belongs to the job is labelled with (decision 12)."""
+        found = {
+            labels.OWNER_NAME: self.name,
+            labels.COMPONENT: self.kind.lower(),
+            labels.COMPONENT_TYPE: labels.COMPONENT_TYPE_USER,
+            labels.JOB_UID: self.uid,
+        }
+        if label := KINDS[self.kind].name_label:
+            found[label] = self.name
+        return found
+
+    def annotations(self) -> dict[str, str]:
+        """What the pods of a job are annotated with."""
+        found = {
+            labels.WORKING_DIR: self.working_dir,
+            labels.PYTHON: self.python,
+            labels.IMAGES: self.images,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def metadata(self, name: str) -> dict[str, Any]:
+        """Metadata of an object that belongs to the job."""
+        return {
+            "name": name,
+            "namespace": self.namespace,
+            "labels": self.labels(),
+            "ownerReferences": [self.owner_reference()],
+        }
+
+    def owner_reference(self) -> dict[str, Any]:
+        """The reference by which objects go when the job goes."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }

@@ -1,0 +1,1 @@
+"""Pods of jobs: templates, assembly, and what pod and node agree on."""

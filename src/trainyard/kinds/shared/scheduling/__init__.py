@@ -1,0 +1,1 @@
+"""Gangs, Kueue, and what PodGroup and Queue share."""

@@ -1,0 +1,183 @@
+"""All pods or none: what each gang scheduler wants on pods and beside them (decision 37).
+
+T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1), scheduler-plugins
+(scheduling.x-k8s.io/v1alpha1) and Kubernetes itself (scheduling.k8s.io, 1.36 and newer): a PodGroup
+of theirs. Kueue: nothing on pods, whose job has a Workload (`kueue.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any
+
+from trainyard.kinds.podgroup import POD_GROUPS
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.job_settings import GangBackend, Settings
+from trainyard.kinds.shared.owner_identity import OwnerIdentity
+from trainyard.kinds.shared.run_policy import SchedulePolicy, T9kScheduler
+from trainyard.kinds.shared.scheduling import kueue_workload
+from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest
+from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
+
+VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+NATIVE_POD_GROUPS = tuple(
+    Resource("scheduling.k8s.io", version, "podgroups", "PodGroup")
+    for version in ("v1beta1", "v1alpha3", "v1alpha2")
+)
+"""The newest first, which is a beta of 1.37; what is written here is the same in all of them. 1.35
+had no PodGroups yet (decision 236)."""
+POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
+    GangBackend.T9K: POD_GROUPS,
+    GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
+    GangBackend.SCHEDULER_PLUGINS: PLUGINS_POD_GROUPS,
+    GangBackend.KUBERNETES: NATIVE_POD_GROUPS[0],
+}
+"""The PodGroups of schedulers that have such objects."""
+
+
+def pod_groups_of(settings: Settings) -> Resource | None:
+    """Those that jobs with these settings get, in the version that the cluster serves."""
+    groups = POD_GROUPS_OF.get(settings.gang_backend)
+    if groups in NATIVE_POD_GROUPS and settings.pod_groups_version:
+        return groups._replace(version=settings.pod_groups_version)
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a pod carries as a member of a group; empty for a job with the default scheduler."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A job's wish to be scheduled as one, through a queue."""
+
+    identity: OwnerIdentity
+    backend: GangBackend
+    queue: str
+    priority: int
+    min_member: int
+    priority_class: str = ""
+    is_ranked: bool = False
+    """Whether the job says anything of its priority."""
+    pod_groups: Resource | None = None
+    """Of the backend, if it has such objects."""
+
+    def membership(self, role: str, group: str) -> Membership:
+        """Of a pod of the replica type `role` in the PodGroup named `group`."""
+        match self.backend:
+            case GangBackend.T9K:
+                marks = {labels.GROUP_NAME: group, labels.QUEUE: self.queue, labels.ROLE: role}
+                return Membership(labels=marks, spec=_by(labels.T9K_SCHEDULER_NAME))
+            case GangBackend.VOLCANO:
+                note = {"scheduling.k8s.io/group-name": group}
+                return Membership(annotations=note, spec=self._ranked(_by("volcano")))
+            case GangBackend.SCHEDULER_PLUGINS:
+                mark = {"scheduling.x-k8s.io/pod-group": group}
+                spec = self._ranked(_by("scheduler-plugins-scheduler"))
+                return Membership(labels=mark, spec=spec)
+            case GangBackend.KUBERNETES:
+                return Membership(spec=self._ranked({"schedulingGroup": {"podGroupName": group}}))
+            case _:
+                return Membership()
+
+    def _ranked(self, spec: dict[str, Any]) -> dict[str, Any]:
+        return spec | ({"priorityClassName": self.priority_class} if self.priority_class else {})
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the job asks for and does not get (decision 175)."""
+        knows_numbers = self.backend in (GangBackend.T9K, GangBackend.KUEUE, GangBackend.NONE)
+        if knows_numbers or self.priority_class or not self.is_ranked:
+            return ()
+        text = (
+            f"spec.scheduler.t9kScheduler.priority: {self.priority} has no effect: the scheduler "
+            f"{self.backend} knows priority classes only, and the operator's setting "
+            "priorityClasses maps none to it"
+        )
+        return (text,)
+
+    def dependents(self) -> tuple[Dependent, ...]:
+        """The PodGroup, where the scheduler has such an object."""
+        resource = self.pod_groups
+        if resource is None:
+            return ()
+        return (
+            Dependent(
+                resource=resource,
+                name=self.identity.name,
+                alternative=self.identity.base,
+                manifest=lambda name: self._pod_group(resource, name),
+                lifetime=Lifetime.UNPAUSED,
+            ),
+        )
+
+    def _pod_group(self, resource: Resource, name: str) -> Manifest:
+        spec: dict[str, object] = {"minMember": self.min_member}
+        if resource == POD_GROUPS:
+            spec |= {"queue": self.queue, "priority": self.priority}
+        elif resource == VOLCANO_POD_GROUPS:
+            spec |= self._ranked({"queue": self.queue})
+        elif resource in NATIVE_POD_GROUPS:
+            spec = self._ranked({"schedulingPolicy": {"gang": {"minCount": self.min_member}}})
+        return {
+            "apiVersion": resource.api_version,
+            "kind": "PodGroup",
+            "metadata": self.identity.metadata(name),
+            "spec": spec,
+        }
+
+
+def queue_membership(backend: GangBackend, queue: str | None) -> Membership:
+    """What a pod that waits in a queue by itself carries."""
+    name = queue or labels.DEFAULT_QUEUE
+    match backend:
+        case GangBackend.T9K:
+            return Membership({labels.QUEUE: name}, spec=_by(labels.T9K_SCHEDULER_NAME))
+        case GangBackend.VOLCANO:
+            note = {"scheduling.volcano.sh/queue-name": name}
+            return Membership(annotations=note, spec=_by("volcano"))
+        case GangBackend.KUEUE:
+            return Membership({kueue_workload.QUEUE_NAME: name})
+        case _:
+            return Membership()
+
+
+def _by(scheduler: str) -> dict[str, Any]:
+    return {"schedulerName": scheduler}
+
+
+def gang_of(
+    identity: OwnerIdentity,
+    settings: Settings,
+    scheduler: SchedulePolicy | None,
+    *,
+    min_member: int,
+    marks: Mapping[str, str],
+) -> Gang | None:
+    """A job's gang, if it asks for one. Without a queue it waits in the one named `default`.
+
+    `min_member`: how many pods must start together (decision 35). `marks`: the job's labels, by
+    which users of Kueue name a queue (decision 170).
+    """
+    backend = settings.gang_backend
+    asked = scheduler.t9k_scheduler if scheduler else None
+    marks = marks if backend is GangBackend.KUEUE else {}
+    named = marks.get(kueue_workload.QUEUE_NAME)
+    if asked is None and named is None:
+        return None
+    asked = asked or T9kScheduler()
+    queue = asked.queue or named or labels.DEFAULT_QUEUE
+    priority_class = marks.get(kueue_workload.PRIORITY_CLASS) or settings.class_of(asked.priority)
+    is_set = "priority" in asked.model_fields_set
+    groups = pod_groups_of(settings)
+    return Gang(
+        identity, backend, queue, asked.priority, min_member, priority_class, is_set, groups
+    )
