@@ -24,7 +24,7 @@ from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import ShimHandle, start_shim
 from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
-from trainyard.podruntime.logs import LogOptions
+from trainyard.podruntime.log_reader import LogOptions
 
 ALONE, TOGETHER, ROUNDS, MANY = 60, 8, 12, 100
 _PAUSE_SECONDS = 0.05

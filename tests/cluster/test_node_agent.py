@@ -14,7 +14,7 @@ from tests.tools import require
 from tests.unit.kinds import manifests
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.kube.resources import EVENTS
-from trainyard.podruntime.logs import LogOptions
+from trainyard.podruntime.log_reader import LogOptions
 
 
 def job(script: str, **spec: object) -> Object:

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainyard.podruntime import syscalls
-from trainyard.podruntime.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
+from trainyard.podruntime.network.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
 
 MACHINE, SERVER, METADATA = "203.0.113.1", "203.0.113.80", "169.254.169.254"
 NOWHERE = "198.51.100.7"

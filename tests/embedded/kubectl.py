@@ -18,7 +18,7 @@ from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.kubelet_api import OutputChunk, ResourceUsage, UsageSample
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.table import Resources
-from trainyard.podruntime.logs import LogOptions
+from trainyard.podruntime.log_reader import LogOptions
 from trainyard.schema.errors import TrainyardError
 
 JOB = """

@@ -19,7 +19,7 @@ from trainyard.embedded.node.shim_process import Isolation, ShimHandle, start_sh
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.service_supervisor import Supervisor
 from trainyard.kube.errors import NotFound
-from trainyard.podruntime.logs import LogOptions
+from trainyard.podruntime.log_reader import LogOptions
 
 NODE = "node-under-test"
 PATIENCE = 120.0

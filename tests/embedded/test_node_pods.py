@@ -19,7 +19,7 @@ from tests.embedded.node_cluster import (
     eventually,
     processes_with,
 )
-from trainyard.podruntime.netlink import BRIDGE_ADDRESS
+from trainyard.podruntime.network.netlink import BRIDGE_ADDRESS
 from trainyard.schema.errors import TrainyardError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

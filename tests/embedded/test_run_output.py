@@ -14,7 +14,7 @@ import pytest
 
 from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, job, shell
 from tests.tools import soak
-from trainyard.podruntime.logs import MISSING
+from trainyard.podruntime.log_reader import MISSING
 
 RUN = [sys.executable, "-m", "trainyard.cli.main", "run"]
 

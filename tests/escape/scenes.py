@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from tests.embedded.node_cluster import Cluster, are_limits_enforced
 from tests.escape.machine import Machine, judge_victim
 from trainyard.embedded.objects import Deletion
-from trainyard.podruntime.logfile import LogLimits
+from trainyard.podruntime.log_files import LogLimits
 from trainyard.schema.errors import TrainyardError
 
 Play = Callable[[Machine, Cluster], Awaitable[None]]

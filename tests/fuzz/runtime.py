@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from trainyard.embedded.kubelet_api import OutputChunk
-from trainyard.podruntime.logs import LogOptions
+from trainyard.podruntime.log_reader import LogOptions
 from trainyard.schema.errors import TrainyardError
 
 

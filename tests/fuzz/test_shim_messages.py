@@ -25,9 +25,9 @@ from tests.fuzz.mutation import mutated, mutated_bytes
 from tests.fuzz.seeds import BATCH
 from trainyard.podruntime import protocol as p
 from trainyard.podruntime import wire
-from trainyard.podruntime.attach import Attach
-from trainyard.podruntime.channel import Channel
-from trainyard.podruntime.orders import Progress
+from trainyard.podruntime.processes.child_channel import Channel
+from trainyard.podruntime.processes.child_tasks import Progress
+from trainyard.podruntime.protocol import Attach
 
 PATIENCE_SECONDS = 120.0
 _SETTLED = 3

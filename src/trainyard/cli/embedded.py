@@ -32,7 +32,7 @@ from trainyard.embedded.scheduler.resource_requests import amount
 from trainyard.embedded.tls_files import TlsFiles
 from trainyard.machine.state_folder import Paths
 from trainyard.machine.users import AllowList
-from trainyard.podruntime.logfile import KUBERNETES, LogLimits
+from trainyard.podruntime.log_files import KUBERNETES, LogLimits
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.object_names import fnv1a64
 

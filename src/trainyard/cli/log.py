@@ -6,7 +6,7 @@ import logging
 from typing import TextIO
 
 from trainyard.operator.logs import Text
-from trainyard.podruntime.logfile import keep_end
+from trainyard.podruntime.log_files import keep_end
 
 _LOG_BYTES = 10 << 20
 

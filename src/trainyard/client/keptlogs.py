@@ -12,7 +12,7 @@ from trainyard.client.logs import Kept, LogRequest, whole_lines
 from trainyard.client.pods import PodView
 from trainyard.client.target import CommandError
 from trainyard.kube.errors import NotFound
-from trainyard.podruntime.logs import LogOptions, changed_at, logs_in, read_log
+from trainyard.podruntime.log_reader import LogOptions, changed_at, logs_in, read_log
 from trainyard.schema.times import parse
 
 

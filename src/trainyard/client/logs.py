@@ -14,7 +14,7 @@ from trainyard.client.pods import PodView, in_order
 from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.errors import KubeError, NotFound, StreamError
-from trainyard.podruntime.logs import MISSING
+from trainyard.podruntime.log_reader import MISSING
 from trainyard.schema.dataclass import dataclass
 
 LONGEST_LINE = 1 << 20

@@ -14,7 +14,7 @@ from trainyard.client.logs import LogRequest
 from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
-from trainyard.podruntime.logs import MISSING
+from trainyard.podruntime.log_reader import MISSING
 
 _LINES = 600
 """Of C++ stacks and of reports there may be hundreds after the traceback that matters."""

@@ -47,7 +47,7 @@ from trainyard.kube.resources import NODES
 from trainyard.machine import interpreters
 from trainyard.machine.state_folder import Paths, RunningCluster, node_name
 from trainyard.machine.users import NOBODY_ELSE, AllowList
-from trainyard.podruntime.logfile import KUBERNETES, LogLimits
+from trainyard.podruntime.log_files import KUBERNETES, LogLimits
 from trainyard.schema.dataclass import dataclass
 from trainyard.version import VERSION
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from trainyard.podruntime.logs import LogOptions
+from trainyard.podruntime.log_reader import LogOptions
 from trainyard.schema.dataclass import dataclass
 
 

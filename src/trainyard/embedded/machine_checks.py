@@ -17,7 +17,7 @@ from trainyard.embedded import rlimits
 from trainyard.embedded.doctor_findings import DoctorContext, Finding, FindingState
 from trainyard.embedded.node.containers.gpus import detect
 from trainyard.embedded.node.shim_process import ShimFailed, start_shim
-from trainyard.podruntime.egress.told import SetNetwork
+from trainyard.podruntime.protocol import SetNetwork
 
 _LOW_DISK_BYTES, _NO_DISK_BYTES = 1 << 30, 64 << 20
 _GIB = 1 << 30

@@ -13,7 +13,7 @@ import socket
 from typing import Literal, NamedTuple
 
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
+from trainyard.podruntime.network.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
 
 Kind = Literal["root", "rootless", "plain"]
 

@@ -7,12 +7,10 @@ takes seven times as long to define. Their annotations are types: the library co
 """
 
 import functools
+import json
 import types
 import typing
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
-
-from trainyard.podruntime.attach import Attach
-from trainyard.podruntime.egress.told import SetNames, SetNetwork
 
 VERSION = 7
 """Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
@@ -127,6 +125,20 @@ class Start(NamedTuple):
     """The container whose process namespace it is born in, instead of one of its own."""
 
 
+class Attach(NamedTuple):
+    """Show what a container writes from now on in a pipe, whose end to write to is attached.
+
+    It is closed when the container's output has ended. To the answer is attached, if there is one,
+    the end to write to its input: with a terminal that is the terminal's controlling end, else a
+    pipe, which is given away for good where the container's input is to end with the first who has
+    attached (``Start.stdin`` is ``once``).
+    """
+
+    pod: str
+    name: str
+    stdin: bool = False
+
+
 class Exec(NamedTuple):
     """Run a command in a container; its end is a ``SessionEnded``. Attached are its stdin, stdout
     and stderr, or with ``tty`` a socket that receives the terminal's controlling end."""
@@ -181,6 +193,40 @@ class SetForwards(NamedTuple):
     """Replace what the relay forwards."""
 
     forwards: tuple[Forward, ...]
+
+
+class SetNetwork(NamedTuple):
+    """Whether pods reach what the machine reaches, and which ``ports`` of its loopback."""
+
+    is_open: bool
+    ports: tuple[int, ...] = ()
+
+
+class Name(NamedTuple):
+    """An address that a Service's name stands for, with the own name of the pod that has it.
+    ``ports``: its numbers of the Service's named ports, 0 where it has none."""
+
+    address: str
+    hostname: str = ""
+    ports: tuple[int, ...] = ()
+
+
+class Named(NamedTuple):
+    """What is known of a Service. ``ports``: names of its ports, such as _http._tcp; ``alias``: of
+    an ExternalName what it stands for."""
+
+    names: tuple[Name, ...] = ()
+    ports: tuple[str, ...] = ()
+    is_headless: bool = False
+    alias: str = ""
+
+
+class SetNames(NamedTuple):
+    """What has changed of Services, each by namespace/name: a ``Named`` as a JSON array, which only
+    the relay reads, "" for one that is no more. ``is_all``: there are no others."""
+
+    changed: dict[str, str]
+    is_all: bool = False
 
 
 class Shutdown(NamedTuple):
@@ -337,6 +383,11 @@ def to_raw(message: Any) -> Raw:
         for name, value in zip(message._fields, message, strict=True)
         if name not in defaults or value != defaults[name]
     }
+
+
+def packed(message: Any) -> bytes:
+    """The same as text, as it is sent between processes of the pod runtime."""
+    return json.dumps(to_raw(message), separators=(",", ":")).encode()
 
 
 def from_raw(kind: type[Kind], raw: object, where: str = "") -> Kind:

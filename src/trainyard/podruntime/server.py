@@ -17,17 +17,15 @@ import signal
 import socket
 from typing import assert_never
 
-from trainyard.podruntime import isolation, limits, loop, protocol, wire
+from trainyard.podruntime import event_loop, isolation, limit_errors, protocol, wire
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.attach import Attach
 from trainyard.podruntime.containers import Container, Pod, Pump, Session
-from trainyard.podruntime.egress import starter
-from trainyard.podruntime.egress.keeper import Keeper
-from trainyard.podruntime.egress.told import SetNames, SetNetwork
-from trainyard.podruntime.nursery import Nursery
-from trainyard.podruntime.orders import PASSED_ON, Command, Order, Surroundings
-from trainyard.podruntime.protocol import Answer
-from trainyard.podruntime.relay_process import RelayKeeper
+from trainyard.podruntime.egress import relay_launcher
+from trainyard.podruntime.egress.egress_manager import Keeper
+from trainyard.podruntime.network.service_relay_manager import RelayKeeper
+from trainyard.podruntime.processes.child_tasks import PASSED_ON, Command, Order, Surroundings
+from trainyard.podruntime.protocol import Answer, Attach, SetNames, SetNetwork
+from trainyard.podruntime.zygote_client import Nursery
 
 _MAX_WAIT_SECONDS = 1.0
 _SPARES = 8
@@ -44,7 +42,7 @@ class Shim:
     ) -> None:
         """``outside``: of the process that starts relays there, if there is one."""
         self._network = network
-        self._loop = loop.Loop()
+        self._loop = event_loop.Loop()
         self._pods: dict[str, Pod] = {}
         self._agent: wire.AgentConnection | None = None
         self._listener: socket.socket | None = None
@@ -261,7 +259,7 @@ class Shim:
         try:
             box.open()
         except OSError as error:
-            box.refused(limits.explain(error))
+            box.refused(limit_errors.explain(error))
             box.close_given()
         else:
             self._nursery.start(box)
@@ -361,7 +359,7 @@ def serve(
     """The shim process, from fork to end; without ``listener`` it ends with process ``owner``."""
     sys.set_process_name("trainyard-shim")
     gc.freeze()
-    outside = starter.start() if mode != "plain" else None
+    outside = relay_launcher.start() if mode != "plain" else None
     try:
         network = isolation.prepare(mode)
     except OSError as error:

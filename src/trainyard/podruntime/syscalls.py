@@ -316,3 +316,12 @@ def join_cgroups(paths: Iterable[str]) -> None:
             continue
         with contextlib.suppress(OSError), open(f"{path}/cgroup.procs", "w") as file:
             file.write("0")
+
+
+def import_folder() -> str:
+    """The folder from which a fresh interpreter can import this package."""
+    package = __name__.partition(".")[0]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    while os.path.basename(folder) != package:
+        folder = os.path.dirname(folder)
+    return os.path.dirname(folder)

@@ -18,8 +18,8 @@ import struct
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from trainyard.podruntime import limits, protocol
-from trainyard.podruntime.loop import Loop, log
+from trainyard.podruntime import limit_errors, protocol
+from trainyard.podruntime.event_loop import Loop, log
 from trainyard.podruntime.protocol import ProtocolError, Raw
 
 SOCKET_NAME = "shim.sock"
@@ -215,7 +215,7 @@ class AgentConnection:
             attached = self._decoder.take_descriptors(protocol.number_of(raw, "descriptors"))
             answer, descriptors = self._serve(protocol.read_request(raw), attached)
         except Exception as error:
-            answer = protocol.Answer(error=f"{type(error).__name__}: {limits.explain(error)}")
+            answer = protocol.Answer(error=f"{type(error).__name__}: {limit_errors.explain(error)}")
             log(f"request {number}: {answer.error}")
         finally:
             for fd in attached:

@@ -16,11 +16,18 @@ import socket
 import sys as python
 from typing import NoReturn
 
-from trainyard.podruntime import limits, orders, relay, seccomp, session, supervisor
+from trainyard.podruntime import limit_errors
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.channel import encoded, receive_descriptors, tell, tell_anyway
-from trainyard.podruntime.ground import Ground, MountPoints
-from trainyard.podruntime.orders import (
+from trainyard.podruntime.filesystem.base_mounts import Ground, MountPoints
+from trainyard.podruntime.network import service_relay
+from trainyard.podruntime.processes import child_tasks, container_init, exec_process, seccomp
+from trainyard.podruntime.processes.child_channel import (
+    encoded,
+    receive_descriptors,
+    tell,
+    tell_anyway,
+)
+from trainyard.podruntime.processes.child_tasks import (
     BORN_BESIDE,
     BORN_IN_GROUP,
     CANNOT_START,
@@ -66,7 +73,9 @@ def _warm_up() -> None:
     start = Start("", "", 0, "", program, Root((Bind("", ""),), ("",), work="/"))
     around = Surroundings("", "", 0, 0, (0, 0))
     relay_order = Relay(own_addresses=False)
-    orders.unpack(orders.pack(Order(around, start, Command(program, tty=False), relay_order, (0,))))
+    child_tasks.unpack(
+        child_tasks.pack(Order(around, start, Command(program, tty=False), relay_order, (0,)))
+    )
     for told in (Progress(), Progress(started=True), Progress(code=0)):
         encoded(told)
     seccomp.profile()
@@ -88,7 +97,9 @@ def _fork(
             pid = _clone_prepared(flags, group, ground)
     except OSError as error:
         if descriptors:
-            tell_anyway(descriptors[0], Progress(error=limits.explain(error), code=CANNOT_START))
+            tell_anyway(
+                descriptors[0], Progress(error=limit_errors.explain(error), code=CANNOT_START)
+            )
         pid = -1
     if not pid:
         _become_child(control, descriptors, ground)
@@ -112,7 +123,7 @@ def _clone_beside(
                 ground.prepare()
             pid = _clone(flags, group)
         except OSError as error:
-            tell_anyway(channel, Progress(error=limits.explain(error), code=CANNOT_START))
+            tell_anyway(channel, Progress(error=limit_errors.explain(error), code=CANNOT_START))
             pid = -1
         if pid:
             os._exit(0)
@@ -145,7 +156,7 @@ def _become_child(
     """``ground`` is None for what needs no root of its own."""
     code = CANNOT_START
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED)
+        signal.pthread_sigmask(signal.SIG_BLOCK, container_init.WATCHED)
         sys.die_with_parent()
         control.close()
         os.dup2(0, 2)  # the shim's log
@@ -156,12 +167,12 @@ def _become_child(
         messages = socket.socket(fileno=channel)
         _, (order_file, *attached) = receive_descriptors(messages, 1)
         messages.detach()
-        order = orders.unpack(os.read(order_file, os.fstat(order_file).st_size))
+        order = child_tasks.unpack(os.read(order_file, os.fstat(order_file).st_size))
         os.close(order_file)
         code = _carry_out(order, channel, attached, mounted)
     except BaseException as error:
         code = error.code if isinstance(error, StartError) else CANNOT_START
-        tell_anyway(channel, Progress(error=limits.explain(error), code=code))
+        tell_anyway(channel, Progress(error=limit_errors.explain(error), code=code))
     finally:
         os._exit(code)
 
@@ -174,10 +185,10 @@ def _carry_out(order: Order, channel: int, attached: list[int], mounted: MountPo
     # Entered last of all, by ``confinement``.
     around = order.around._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
     if order.start is not None:
-        return supervisor.run(order.start, around, namespaces, channel, needed, mounted)
+        return container_init.run(order.start, around, namespaces, channel, needed, mounted)
     if order.command is not None:
-        return session.run(order.command, around, namespaces, channel, needed)
+        return exec_process.run(order.command, around, namespaces, channel, needed)
     if order.relay is not None:
         (configuration,) = needed
-        relay.run(configuration, order.relay.own_addresses, channel)
+        service_relay.run(configuration, order.relay.own_addresses, channel)
     raise StartError("nothing is ordered")

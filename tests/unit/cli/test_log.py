@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from trainyard.podruntime.logfile import keep_end
+from trainyard.podruntime.log_files import keep_end
 
 CHATTY = """
 import logging, sys

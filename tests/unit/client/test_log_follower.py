@@ -17,7 +17,7 @@ from trainyard.client.logs import GONE, LONGEST_LINE, Kept, LogFollower, LogRequ
 from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
-from trainyard.podruntime.logs import MISSING
+from trainyard.podruntime.log_reader import MISSING
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
 GONE_POD = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

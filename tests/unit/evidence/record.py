@@ -19,7 +19,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from trainyard.podruntime.logs import last_lines
+from trainyard.podruntime.log_reader import last_lines
 
 FILE = Path(__file__).parent / "failures.json"
 _SERVER = """

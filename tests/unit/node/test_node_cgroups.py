@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits, default_pids_limit
-from trainyard.podruntime.confinement import has_process_numbers
+from trainyard.podruntime.processes.confinement import has_process_numbers
 
 SOME = Limits(memory=1 << 30, cpu=0, processes=100)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainyard.embedded.node.network.hosts_files import HostsFiles, PodHost, ServiceNames
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
-from trainyard.podruntime.egress.told import Name
+from trainyard.podruntime.protocol import Name
 
 
 def at(folder: Path) -> RuntimeFolder:

@@ -7,8 +7,7 @@ from typing import Any
 from trainyard.embedded.node.network.hosts_files import ServiceNames
 from trainyard.embedded.node.network.service_forwarding import ServiceForwarding
 from trainyard.embedded.storage.journal import Event
-from trainyard.podruntime.egress.told import Name
-from trainyard.podruntime.protocol import Forward
+from trainyard.podruntime.protocol import Forward, Name
 
 Object = dict[str, Any]
 

@@ -12,8 +12,8 @@ import pytest
 from trainyard.embedded import tenants
 from trainyard.embedded.node.volumes.folder_acl import grant_read
 from trainyard.machine.users import User
+from trainyard.podruntime.filesystem.impersonation import acting_as
 from trainyard.podruntime.protocol import Program
-from trainyard.podruntime.rights import acting_as
 
 BOB = User(61002, 61002, "bob", "/home/bob", (61002, 61100))
 

@@ -19,7 +19,7 @@ from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.pods import chosen_container
 from trainyard.embedded.storage.journal import Object
-from trainyard.podruntime.logs import LogOptions
+from trainyard.podruntime.log_reader import LogOptions
 from trainyard.schema import times
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError

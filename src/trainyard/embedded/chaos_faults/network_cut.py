@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 
 from trainyard.embedded.chaos_faults.fault_process import enter_namespaces, fault_process
 from trainyard.payloads.processes import Process
-from trainyard.podruntime.netlink import POD_LINK_INDEX, Netlink
+from trainyard.podruntime.network.netlink import POD_LINK_INDEX, Netlink
 
 
 def cut_off(pod: Process, shim: Process) -> AbstractAsyncContextManager[None]:

@@ -40,9 +40,9 @@ from trainyard.embedded.node.pods.unsupported_fields import unsupported_in_servi
 from trainyard.embedded.objects import Objects
 from trainyard.embedded.service_supervisor import FatalError, RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event
-from trainyard.podruntime import logfile, protocol
-from trainyard.podruntime.egress.told import SetNetwork
-from trainyard.podruntime.logs import LogOptions, has_log, read_log
+from trainyard.podruntime import log_files, protocol
+from trainyard.podruntime.log_reader import LogOptions, has_log, read_log
+from trainyard.podruntime.protocol import SetNetwork
 from trainyard.schema.errors import TrainyardError
 
 _STATUS_WAIT_ATTEMPTS, _STATUS_WAIT_SECONDS = 100, 0.02
@@ -336,7 +336,8 @@ class NodeAgent:
                 async for chunk in chunks:
                     yield chunk
         finally:
-            logfile.drop_oldest(path, self._settings.log_limits)  # what was there for this reader
+            # What was kept only because this reader had not come to it.
+            log_files.drop_oldest(path, self._settings.log_limits)
 
     async def exec(
         self,

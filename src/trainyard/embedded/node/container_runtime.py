@@ -9,7 +9,7 @@ from typing import Protocol
 
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.podruntime import protocol
-from trainyard.podruntime.attach import Attach
+from trainyard.podruntime.protocol import Attach
 from trainyard.schema.errors import TrainyardError
 
 

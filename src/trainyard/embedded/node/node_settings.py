@@ -11,7 +11,7 @@ from typing import Any, Self
 from trainyard.embedded.node.containers.cgroups import default_pids_limit
 from trainyard.embedded.node.containers.gpus import detect
 from trainyard.kinds.shared import labels
-from trainyard.podruntime.logfile import KUBERNETES, LogLimits
+from trainyard.podruntime.log_files import KUBERNETES, LogLimits
 from trainyard.schema.dataclass import dataclass
 
 

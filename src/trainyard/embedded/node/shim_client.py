@@ -15,7 +15,7 @@ from trainyard.embedded.node.container_runtime import RuntimeRefused
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.node.shim_process import ShimFailed, ShimHandle
 from trainyard.podruntime import protocol, wire
-from trainyard.podruntime.attach import Attach
+from trainyard.podruntime.protocol import Attach
 
 _ANSWER_SECONDS = 30.0
 _GONE = "the node's shim process is gone"

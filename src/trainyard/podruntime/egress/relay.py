@@ -17,18 +17,18 @@ import sys as python
 from typing import NoReturn
 
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.channel import receive_descriptors
-from trainyard.podruntime.egress.connecting import Connecting
-from trainyard.podruntime.egress.datagrams import Datagrams
-from trainyard.podruntime.egress.gate import Sockets
-from trainyard.podruntime.egress.policy import Policy, Quota, Routes
-from trainyard.podruntime.egress.poll import Poll
-from trainyard.podruntime.egress.replies import Replies
-from trainyard.podruntime.egress.resolver import Resolver
-from trainyard.podruntime.egress.streams import Streams
-from trainyard.podruntime.egress.told import SetNames, Told
-from trainyard.podruntime.egress.zone import Zone
-from trainyard.podruntime.protocol import from_raw
+from trainyard.podruntime.egress.dns.cluster_zone import Zone
+from trainyard.podruntime.egress.dns.dns_resolver import Resolver
+from trainyard.podruntime.egress.egress_policy import Policy, Quota, Routes
+from trainyard.podruntime.egress.relay_loop import Poll
+from trainyard.podruntime.egress.relay_messages import Told
+from trainyard.podruntime.egress.spoofed_replies import Replies
+from trainyard.podruntime.egress.tcp_connector import Connecting
+from trainyard.podruntime.egress.tcp_streams import Streams
+from trainyard.podruntime.egress.tproxy_setup import Sockets
+from trainyard.podruntime.egress.udp_forwarder import Datagrams
+from trainyard.podruntime.processes.child_channel import receive_descriptors
+from trainyard.podruntime.protocol import SetNames, from_raw
 
 _MESSAGE_BYTES = 1 << 20
 _CONNECTIONS, _ASSOCIATIONS, _LOOKUPS = (2048, 8192), (512, 4096), (256, 2048)

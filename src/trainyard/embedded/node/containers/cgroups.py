@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.podruntime.confinement import has_process_numbers
+from trainyard.podruntime.processes.confinement import has_process_numbers
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
 

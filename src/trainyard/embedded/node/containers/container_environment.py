@@ -27,7 +27,7 @@ from trainyard.kinds.shared.pods import pod_contract
 from trainyard.kube.errors import NotFound
 from trainyard.machine import interpreters
 from trainyard.machine.users import User
-from trainyard.podruntime.rights import acting_as
+from trainyard.podruntime.filesystem.impersonation import acting_as
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError

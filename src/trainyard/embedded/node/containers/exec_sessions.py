@@ -15,7 +15,7 @@ from typing import Any
 from trainyard.embedded.kubelet_api import OutputChunk
 from trainyard.embedded.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.podruntime import protocol, wire
-from trainyard.podruntime.attach import Attach
+from trainyard.podruntime.protocol import Attach
 
 _CHUNK = 1 << 16
 _TERMINAL_SECONDS = 10.0

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
-from trainyard.podruntime.egress.told import Name
+from trainyard.podruntime.protocol import Name
 
 DOMAIN = "svc.cluster.local"
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from trainyard.embedded.node.container_runtime import ContainerRuntime
 from trainyard.embedded.node.network.hosts_files import ServiceNames
 from trainyard.embedded.service_endpoints import Key
-from trainyard.podruntime.egress.told import Named, SetNames
+from trainyard.podruntime.protocol import Named, SetNames
 
 
 class ResolverUpdates:

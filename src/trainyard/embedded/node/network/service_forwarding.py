@@ -32,8 +32,7 @@ from trainyard.embedded.service_endpoints import (
 from trainyard.embedded.storage.journal import Event
 from trainyard.embedded.tenants import tenant_of
 from trainyard.kube.errors import NotFound
-from trainyard.podruntime.egress.told import Name
-from trainyard.podruntime.protocol import Forward
+from trainyard.podruntime.protocol import Forward, Name
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.rules.service_rules import HEADLESS

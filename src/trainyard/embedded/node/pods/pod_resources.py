@@ -35,7 +35,7 @@ from trainyard.embedded.node.volumes.host_folders import ensure_folder, path_com
 from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
 from trainyard.embedded.objects import Objects
 from trainyard.kinds.shared import child_names
-from trainyard.podruntime import logs, protocol
+from trainyard.podruntime import log_reader, protocol
 from trainyard.schema.dataclass import dataclass
 
 KEPT_PODS = 500
@@ -217,9 +217,9 @@ class PodResources:
         """Those of the run before last and older ones, as the kubelet does (decision 91)."""
         if run.attempt <= 1:
             return
-        for path in logs.logs_in(Path(self.folder, run.name)):
+        for path in log_reader.logs_in(Path(self.folder, run.name)):
             if path.stem.isdecimal() and int(path.stem) < run.attempt - 1:
-                logs.remove(path)
+                log_reader.remove(path)
 
     async def _prepare_volumes(self) -> PodVolumes:
         node = self._node

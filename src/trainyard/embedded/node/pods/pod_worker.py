@@ -22,7 +22,7 @@ from trainyard.embedded.node.pods.pod_resources import NodeContext, PodResources
 from trainyard.embedded.node.pods.pod_status import ContainerRun
 from trainyard.embedded.node.pods.wakeup import WakeUp
 from trainyard.embedded.node.volumes.host_folders import PodRefused
-from trainyard.podruntime import logs
+from trainyard.podruntime import log_reader
 from trainyard.podruntime.protocol import ContainerState, PodState
 from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
@@ -162,7 +162,7 @@ class PodWorker:
             return reason, text
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.exit_code and policy == "FallbackToLogsOnError":
-            return reason, logs.last_lines(self.resources.log_path(run))
+            return reason, log_reader.last_lines(self.resources.log_path(run))
         return reason, start_request.layer_full_message(run.spec) if event.full else ""
 
     def _on_probe(self, run: ContainerRun, outcome: str, message: str) -> None:
@@ -399,7 +399,7 @@ class PodWorker:
 
     def _recover_lost_container(self, run: ContainerRun) -> None:
         """Running when last seen, unknown now: its outcome may be in a file, else it is lost."""
-        record = logs.exit_record(self.resources.log_path(run))
+        record = log_reader.exit_record(self.resources.log_path(run))
         if record is not None:
             self._on_exit(run, record)
         else:

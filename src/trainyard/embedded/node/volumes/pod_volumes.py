@@ -30,7 +30,7 @@ from trainyard.embedded.node.volumes.host_folders import (
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
-from trainyard.podruntime import paths
+from trainyard.podruntime.filesystem import safe_paths
 from trainyard.podruntime.protocol import Bind
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
@@ -96,7 +96,7 @@ class PodVolumes:
     def hidden(self) -> tuple[str, ...]:
         """Folders that no pod may see; see NodeSettings."""
         settings = self.context.settings
-        return (*settings.hidden, paths.real(settings.state_dir))
+        return (*settings.hidden, safe_paths.real(settings.state_dir))
 
     def binds(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Bind]:
         """What to mount for ``find_container``."""
@@ -182,7 +182,7 @@ class PodVolumes:
         try:
             with self.context.tenant_rights():
                 mode = _found_or_made(path, kind)
-                found = paths.real(path)
+                found = safe_paths.real(path)
         except FileNotFoundError:
             raise NotReady("FailedMount", f"{what} does not exist") from None
         except OSError as error:
@@ -308,7 +308,7 @@ class PodVolumes:
         try:
             parts = ((*os.path.split(relative_path(f.path, f"volume {name!r}")), f) for f in files)
             for head, inside in groupby(parts, itemgetter(0)):
-                folder = paths.make(top, head, paths.BENEATH)
+                folder = safe_paths.make(top, head, safe_paths.BENEATH)
                 try:
                     for _, last, file in inside:
                         draft = last if is_new else f".{last}.new"
@@ -357,7 +357,7 @@ def _sub_path(mount: Mapping[str, Any], env: Mapping[str, str]) -> str:
 
 def _unlink_beneath(top: int, path: str) -> None:
     head, _, last = path.rpartition("/")
-    folder = paths.make(top, head, paths.BENEATH)
+    folder = safe_paths.make(top, head, safe_paths.BENEATH)
     try:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(last, dir_fd=folder)

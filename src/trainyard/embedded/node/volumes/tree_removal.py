@@ -7,7 +7,7 @@ import itertools
 import os
 from collections.abc import Iterable
 
-from trainyard.podruntime import paths
+from trainyard.podruntime.filesystem import safe_paths
 
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -86,7 +86,7 @@ def _open(name: str, within: int | None = None) -> int:
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | _FOLDER, dir_fd=within)
     try:
         with contextlib.suppress(OSError):
-            os.chmod(paths.proc(place), 0o700)
-        return os.open(paths.proc(place), os.O_RDONLY | _FOLDER)
+            os.chmod(safe_paths.proc(place), 0o700)
+        return os.open(safe_paths.proc(place), os.O_RDONLY | _FOLDER)
     finally:
         os.close(place)

@@ -1,0 +1,173 @@
+"""The shim's side of the way out: opens and closes it, and has a relay started when it is needed.
+
+A cluster whose pods speak to nobody outside has no relay. One that dies takes its connections
+along, and the next packet starts another.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from trainyard.podruntime import event_loop
+from trainyard.podruntime.egress import tproxy_setup
+from trainyard.podruntime.egress.relay_messages import Told
+from trainyard.podruntime.processes.child_channel import memory_file
+from trainyard.podruntime.protocol import SetNames, SetNetwork, packed
+
+_DELAY_SECONDS = 1.0
+_BRIDGE_SECONDS = 10.0
+_STARTED_BY = ("datagrams", "caught", "questions", "long_questions")
+"""What comes first there starts a relay, which finds it."""
+
+
+def _given_up(error: Exception) -> None:
+    """The loop has logged it, and listens there no more."""
+
+
+class Keeper:
+    """``starter``: the socket of the process outside; None: pods have no network of their own."""
+
+    def __init__(
+        self, around: event_loop.Loop, starter: socket.socket | None, gateway: str
+    ) -> None:
+        self._loop, self._starter, self._gateway = around, starter, gateway
+        self._sockets: tproxy_setup.Sockets | None = None
+        self._ports: tuple[int, ...] = ()
+        self._names: dict[str, str] = {}
+        self._control: socket.socket | None = None
+        self._is_wanted = False
+        self._started_at = self._looked_at = 0.0
+        if starter is not None:
+            self._loop.register(starter.fileno(), lambda _: self._lost_starter(), _given_up)
+
+    def set(self, wanted: SetNetwork | SetNames) -> None:
+        """Raises OSError where the kernel cannot; pods are then kept from everything outside."""
+        if isinstance(wanted, SetNames):
+            self._set_names(wanted)
+        else:
+            self._set_network(wanted)
+
+    def _set_network(self, wanted: SetNetwork) -> None:
+        self._ports = wanted.ports
+        if not wanted.is_open:
+            self.close()
+        elif self._starter is None:
+            raise OSError("the process that starts relays has died")
+        elif self._sockets is None:
+            self._sockets = tproxy_setup.open_sockets(self._gateway)
+            self._wait_for_packets()
+        else:
+            self._tell(Told(ports=wanted.ports))
+
+    def _set_names(self, wanted: SetNames) -> None:
+        if wanted.is_all:
+            self._names.clear()
+        for key, text in wanted.changed.items():
+            if text:
+                self._names[key] = text
+            else:
+                self._names.pop(key, None)
+        self._tell(Told(), wanted)
+
+    def forget(self, address: str) -> None:
+        """The pod that had it is no more: nor are its connections."""
+        self._tell(Told(gone=address))
+
+    def tick(self) -> None:
+        """Do what is due; to be called now and then."""
+        if self._sockets is None:
+            return
+        now = time.monotonic()
+        if now >= self._looked_at + _BRIDGE_SECONDS:
+            self._looked_at = now
+            tproxy_setup.keep_bridge_apart()
+        if self._is_wanted and now >= self._started_at + _DELAY_SECONDS:
+            self._is_wanted, self._started_at = False, now
+            self._start()
+
+    def close(self) -> None:
+        """Keep pods from everything outside."""
+        if self._sockets is None:
+            return
+        tproxy_setup.close()
+        self._stop_waiting()
+        self._is_wanted = False
+        for each in self._sockets:
+            each.close()
+        self._sockets = None
+        self._hang_up()
+
+    def end(self) -> None:
+        """For good; what runs outside ends with its socket."""
+        if self._starter is not None:
+            self._loop.unregister(self._starter.fileno())
+            self._starter.close()
+            self._starter = None
+        self._hang_up()
+
+    # -- the relay ----------------------------------------------------------------------------
+
+    def _wait_for_packets(self) -> None:
+        assert self._sockets is not None
+        for name in _STARTED_BY:
+            fd = getattr(self._sockets, name).fileno()
+            self._loop.register(fd, lambda _: self._came(), _given_up)
+
+    def _stop_waiting(self) -> None:
+        assert self._sockets is not None
+        for name in _STARTED_BY:
+            self._loop.unregister(getattr(self._sockets, name).fileno())
+
+    def _came(self) -> None:
+        self._stop_waiting()
+        self._is_wanted = True
+        self.tick()
+
+    def _start(self) -> None:
+        assert self._starter is not None
+        assert self._sockets is not None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            self._control = ours
+            self._loop.register(ours.fileno(), lambda _: self._lost(), _given_up)
+            self._tell(Told(ports=self._ports), SetNames(self._names, is_all=True))
+            given = [theirs.fileno(), *(each.fileno() for each in self._sockets)]
+            try:
+                socket.send_fds(self._starter, [b"r"], given)
+            except OSError as error:
+                event_loop.log(f"egress: {error}")
+
+    def _lost(self) -> None:
+        """A relay never says anything: it has died."""
+        self._hang_up()
+        if self._sockets is not None:
+            self._wait_for_packets()
+
+    def _lost_starter(self) -> None:
+        assert self._starter is not None
+        event_loop.log(
+            "egress: the process that starts relays has died: pods are kept to themselves"
+        )
+        self.end()
+        self.close()
+
+    def _tell(self, told: Told, names: SetNames | None = None) -> None:
+        if self._control is None:
+            return
+        files = [memory_file(packed(names))] if names is not None else []
+        try:
+            socket.send_fds(self._control, [packed(told)], files)
+        except OSError:  # it has died, or does not listen any more: a new one is told anew
+            self._control.shutdown(socket.SHUT_RDWR)
+        finally:
+            for fd in files:
+                os.close(fd)
+
+    def _hang_up(self) -> None:
+        if self._control is not None:
+            self._loop.unregister(self._control.fileno())
+            self._control.close()
+            self._control = None

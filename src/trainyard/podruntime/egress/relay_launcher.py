@@ -1,0 +1,66 @@
+"""A process that stays in the machine's namespaces, and starts relays there when the shim asks.
+
+The shim cannot go back where it came from, at least without root. This is forked from it before it
+leaves, and holds nothing but a socket; each message there brings what a new relay needs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys as python
+
+from trainyard.podruntime import event_loop
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.processes.child_channel import receive_descriptors
+
+_BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from trainyard.podruntime.egress import relay; relay.main()"
+)
+# The caller's environment, folder and site packages have no say, nor a place in its memory.
+_SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
+
+
+def start() -> socket.socket:
+    """Fork it; returns the socket that takes requests, at whose end it ends. Raises OSError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork():
+        theirs.close()
+        return ours
+    try:
+        sys.die_with_parent()
+        sys.set_process_name("egress-starter")
+        sys.close_others({theirs.fileno()})
+        os.chdir("/")
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # relays leave nothing behind
+        while True:
+            data, descriptors = receive_descriptors(theirs, 1)
+            if not data:
+                os._exit(0)
+            _start_relay(descriptors)
+            for fd in descriptors:
+                os.close(fd)
+    except BaseException as error:
+        event_loop.log(f"egress-starter: {error}")
+    finally:
+        os._exit(1)
+
+
+def _start_relay(descriptors: list[int]) -> None:
+    folder = sys.import_folder()
+    argv = [python.executable, *_SWITCHES, folder, ",".join(map(str, descriptors))]
+    if sys.clone(0):
+        return
+    try:
+        sys.die_with_parent()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        sys.close_others(set(descriptors))
+        for fd in descriptors:
+            os.set_inheritable(fd, True)
+        os.execve(python.executable, argv, {})
+    except BaseException as error:
+        event_loop.log(f"cannot run {python.executable}: {error}")
+    finally:
+        os._exit(1)

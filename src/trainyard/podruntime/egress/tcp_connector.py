@@ -1,0 +1,156 @@
+"""New connections: caught, made outside, and only then let through to the relay.
+
+The pod's first packet waits while the relay connects. If that succeeds the packet is sent again
+with a mark, and the kernel completes the connection with the relay; if not, the pod is told why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import time
+from functools import partial
+
+from trainyard.podruntime.egress import ip_packets
+from trainyard.podruntime.egress.egress_policy import Denied, Policy, Quota, is_pod
+from trainyard.podruntime.egress.ip_packets import Flow, Opening
+from trainyard.podruntime.egress.relay_loop import OUT, Poll
+from trainyard.podruntime.egress.spoofed_replies import Replies
+from trainyard.podruntime.egress.tcp_streams import Streams, buffer_bytes
+
+_AT_ONCE = 64
+_PACKET_BYTES = 2048
+_CONNECT_SECONDS = 130.0
+"""Beyond the kernel's own patience."""
+_ACCEPT_SECONDS = 20.0
+"""For a pod to complete a connection that is made outside."""
+
+
+class _Attempt:
+    """``connected_at``: monotonic seconds, 0 while it is not."""
+
+    def __init__(self, opening: Opening, outside: socket.socket) -> None:
+        self.opening, self.outside = opening, outside
+        self.began_at = time.monotonic()
+        self.connected_at = 0.0
+
+
+class Connecting:
+    """``caught``, ``listener`` and ``again`` are sockets of the gate."""
+
+    def __init__(
+        self,
+        caught: socket.socket,
+        listener: socket.socket,
+        again: socket.socket,
+        poll: Poll,
+        replies: Replies,
+        streams: Streams,
+        quota: Quota,
+        policy: Policy,
+    ) -> None:
+        self._caught, self._listener, self._again = caught, listener, again
+        self._poll, self._replies, self._streams = poll, replies, streams
+        self._quota = quota
+        self._policy = policy
+        self._attempts: dict[Flow, _Attempt] = {}
+        poll.watch(caught.fileno(), self._read)
+        poll.watch(listener.fileno(), self._accept)
+        poll.every_second(self._sweep)
+
+    def _read(self, _: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for _turn in range(_AT_ONCE):
+                opening = ip_packets.opening(self._caught.recv(_PACKET_BYTES))
+                if opening is not None and is_pod(opening.flow.source):
+                    self._open(opening)
+
+    def _open(self, opening: Opening) -> None:
+        flow = opening.flow
+        before = self._attempts.get(flow)
+        if before is not None and before.opening.sequence == opening.sequence:
+            if before.connected_at:
+                self._let_through(flow, before)  # what was sent again may have been lost
+            return
+        if before is not None:  # the pod has given up, and uses the port anew
+            self._drop(flow)
+        try:
+            place = self._policy.place(flow.target, flow.target_port)
+        except Denied:
+            self._replies.refuse(opening, errno.EACCES)
+            return
+        if not self._quota.take(flow.source):
+            self._replies.refuse(opening, errno.ECONNREFUSED)
+            return
+        self._connect(opening, place)
+
+    def _connect(self, opening: Opening, place: tuple[str, int]) -> None:
+        flow = opening.flow
+        try:
+            outside = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError as error:  # too many open files
+            self._quota.give_back(flow.source)
+            self._replies.refuse(opening, error.errno or errno.EMFILE)
+            return
+        if size := buffer_bytes(self._quota.sum):  # it counts before the connection is made
+            outside.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+        self._attempts[flow] = _Attempt(opening, outside)
+        code = outside.connect_ex(place)
+        if code == errno.EINPROGRESS:
+            self._poll.watch(outside.fileno(), partial(self._connected, flow), OUT)
+        else:
+            self._decided(flow, code)
+
+    def _connected(self, flow: Flow, _: int) -> None:
+        attempt = self._attempts[flow]
+        self._poll.forget(attempt.outside.fileno())
+        self._decided(flow, attempt.outside.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+
+    def _decided(self, flow: Flow, error: int) -> None:
+        attempt = self._attempts[flow]
+        if not error:
+            attempt.connected_at = time.monotonic()
+            self._let_through(flow, attempt)
+            return
+        self._drop(flow)
+        self._replies.refuse(attempt.opening, error)
+
+    def _let_through(self, flow: Flow, attempt: _Attempt) -> None:
+        with contextlib.suppress(OSError):  # lost as in any network: the pod asks again
+            self._again.sendto(attempt.opening.again(), (socket.inet_ntoa(flow.target), 0))
+
+    def _accept(self, _: int) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            for _turn in range(_AT_ONCE):
+                inside, (source, source_port) = self._listener.accept()
+                target, target_port = inside.getsockname()
+                ends = socket.inet_aton(source), socket.inet_aton(target)
+                flow = Flow(ends[0], source_port, ends[1], target_port)
+                attempt = self._attempts.pop(flow, None)
+                if attempt is None:  # of a relay before this one, or nobody asked us
+                    inside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    inside.close()
+                    continue
+                ended = partial(self._quota.give_back, flow.source)
+                self._streams.join(flow.source, inside, attempt.outside, ended)
+
+    def forget_pod(self, pod: bytes) -> None:
+        for flow in [flow for flow in self._attempts if flow.source == pod]:
+            self._drop(flow)
+
+    def _drop(self, flow: Flow) -> None:
+        attempt = self._attempts.pop(flow)
+        self._poll.forget(attempt.outside.fileno())
+        attempt.outside.close()
+        self._quota.give_back(flow.source)
+
+    def _sweep(self, now: float) -> None:
+        late = [
+            flow
+            for flow, attempt in self._attempts.items()
+            if attempt.began_at < now - _CONNECT_SECONDS
+            or 0 < attempt.connected_at < now - _ACCEPT_SECONDS
+        ]
+        for flow in late:
+            self._drop(flow)

@@ -1,0 +1,73 @@
+"""The shim's loop: one handler a descriptor, and none that fails takes the others along."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+from trainyard.podruntime.log_files import keep_end
+
+_LOG_BYTES = 10 << 20
+Handler = Callable[[int], None]
+"""Called with the events of ``epoll``."""
+Failed = Callable[[Exception], None]
+"""Ends what the handler was for; called with what it raised."""
+
+
+def log(text: str) -> None:
+    """Into shim.log; not through ``sys.stderr``, which may be an object of the forking process."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))
+        keep_end(2, _LOG_BYTES)
+
+
+class Loop:
+    """Waits for descriptors and calls their handlers."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._handlers: dict[int, tuple[Handler, Failed]] = {}
+
+    def register(self, fd: int, handler: Handler, failed: Failed) -> None:
+        self._poll.register(fd, select.EPOLLIN)
+        self._handlers[fd] = handler, failed
+
+    def watch_writing(self, fd: int, wanted: bool) -> None:
+        self._poll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+
+    def unregister(self, fd: int) -> None:
+        if self._handlers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def turn(self, seconds: float) -> bool:
+        """Handle what is ready, after at most ``seconds``; False if nothing was."""
+        ready = self._poll.poll(seconds)
+        meant = {fd: self._handlers.get(fd) for fd, _ in ready}
+        for fd, events in ready:
+            found = self._handlers.get(fd)
+            # A handler may have closed a descriptor and opened another of the same number, which
+            # is not ready: a read of it would block for ever.
+            if found is not None and found is meant[fd]:
+                handler, failed = found
+                if not guarded(partial(handler, events), failed):
+                    log(f"descriptor {fd} is given up")
+                    self.unregister(fd)
+        return bool(ready)
+
+
+def guarded(do: Callable[[], None], failed: Failed) -> bool:
+    """Do it; what it raises ends, by ``failed``, what it was for. False if that failed too."""
+    try:
+        try:
+            do()
+        except Exception as error:
+            log(f"a defect: {''.join(traceback.format_exception(error))}")
+            failed(error)
+    except Exception:
+        log(f"a defect: {traceback.format_exc()}")
+        return False
+    return True

@@ -1,0 +1,142 @@
+"""What pods' roots are built on: the mounts that need no order, made by the zygote.
+
+It makes them in a mount namespace into which it then forks the first process, and goes back to its
+own: a first process would have to copy each page of memory that this takes, which is most of the
+time. Nothing of a pod is there yet. A /proc can only be mounted by who is in its process namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from trainyard.podruntime import isolation
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.filesystem import kernel_filesystems
+from trainyard.podruntime.protocol import Root
+
+NEW, FOLDER, FILE = "root", "d", "f"
+"""In the tmpfs of a pod, which is its first process's working directory: where its root is to be,
+and a folder and a file on which something can be mounted for a moment."""
+EMPTY = "../empty"
+"""An empty folder, read-only, and so is whatever it is bound to."""
+_POD = "pod"
+_KERNEL = "kernel"
+_PREPARED = {"proc": "kernel/proc", "sys": "../sys", "dev": "kernel/dev"}
+_UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
+_MOUNTS, _READ_BYTES = "/proc/self/mountinfo", 1 << 16
+
+
+class MountPoints:
+    """Where something is mounted in this process's namespace, kernel file systems left out.
+
+    It watches the namespace in which it was made, whose changes reach those that come from it.
+    """
+
+    def __init__(self) -> None:
+        self._watched = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
+        self._changes = select.poll()
+        self._changes.register(self._watched, select.POLLPRI)
+        self._known: list[str] | None = None
+
+    def look(self) -> list[str]:
+        """What is mounted, parents first; read anew only after a change."""
+        if self._changes.poll(0) or self._known is None:
+            self._known = _points(_whole(_MOUNTS))
+        return self._known
+
+    def believe(self, known: list[str]) -> None:
+        """That is what was mounted when this was made, or later."""
+        self._known = known
+
+    def close(self) -> None:
+        os.close(self._watched)
+
+
+def _whole(path: str) -> bytes:
+    """A file of /proc, in pieces as large as the kernel gives."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
+    finally:
+        os.close(fd)
+
+
+def _points(mountinfo: bytes) -> list[str]:
+    points = set()
+    for line in mountinfo.splitlines():
+        raw = line.split(b" ", 5)[4]
+        if raw == b"/" or kernel_filesystems.holds(raw):
+            continue
+        if line.partition(b" - ")[2].split(b" ", 1)[0] in _UNTOUCHED:
+            continue
+        if b"\\" in raw:  # octal escapes of space, tab, newline and backslash
+            raw = raw.decode("unicode_escape").encode("latin-1")
+        points.add(os.fsdecode(raw))
+    return sorted(points)
+
+
+class Ground:
+    """The zygote's mount namespace, with what all pods can share."""
+
+    def __init__(self, base: str) -> None:
+        """Moves this process into it; ``base`` as in ``Surroundings``."""
+        self._base = base
+        sys.unshare(sys.CLONE_NEWNS)
+        # Slaves: what is mounted outside later is seen here, and in namespaces made from this one.
+        sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
+        self._top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        sys.mount("tmpfs", base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
+        os.chdir(base)
+        for name in (_POD, "empty"):
+            os.mkdir(name)
+        sys.mount("empty", "empty", "", sys.MS_BIND)
+        kernel_filesystems.set_read_only("empty")
+        kernel_filesystems.prepare_sys(".", "empty")
+        os.chdir("/")
+        self._home = isolation.open_namespace("self", "mnt")
+        self._mounted = MountPoints()
+        self._of_pod: MountPoints | None = None
+
+    def prepare(self) -> None:
+        """Enter a new mount namespace with the mounts of a pod to come, but for its /proc.
+
+        Its tmpfs becomes the working directory: by its path it cannot be reached once the state
+        folder is covered.
+        """
+        self._of_pod = MountPoints()
+        self._of_pod.believe(self._mounted.look())
+        sys.unshare(sys.CLONE_NEWNS)
+        os.chdir(self._base)
+        sys.mount("tmpfs", _POD, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
+        os.chdir(_POD)
+        for name in (NEW, FOLDER, _KERNEL):
+            os.mkdir(name)
+        os.mknod(FILE)
+        kernel_filesystems.prepare_dev(_KERNEL)
+
+    def leave(self) -> None:
+        """Back to the own namespace, from which those of the next children are made."""
+        try:
+            sys.setns(self._home, sys.CLONE_NEWNS)
+            os.fchdir(self._top)
+            os.chroot(".")
+        except OSError:
+            os._exit(1)  # what is made from here would not be what it has to be
+        if self._of_pod is not None:
+            self._of_pod.close()
+            self._of_pod = None
+
+    def take(self) -> MountPoints:
+        """In the child that is forked: make the rest, and keep nothing but what is its own."""
+        for fd in (self._home, self._top):
+            os.close(fd)
+        self._mounted.close()
+        kernel_filesystems.prepare_proc(_KERNEL, EMPTY)
+        assert self._of_pod is not None
+        return self._of_pod
+
+
+def install(root: Root) -> None:
+    """Put /proc, /sys and /dev into ``NEW``."""
+    kernel_filesystems.install(NEW, _PREPARED, root)

@@ -1,0 +1,188 @@
+"""A container's first process, from its order to its end: isolates itself, then supervises.
+
+It forks the program, reaps orphans and passes signals on. What comes of it is told to the shim
+through its channel: an error, or that the program has started, and at the end the exit code.
+
+In namespaces it is the container's process 1, and its end ends all; without, it is a sub-reaper,
+so that processes which leave their session still are its descendants, and it kills them itself:
+when the program ends, when it is told to (END_ALL) and when the shim dies (SIGTERM from the
+kernel). Either way the program is an ordinary process: a signal without a handler ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Mapping, Sequence
+
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.filesystem import rootfs
+from trainyard.podruntime.filesystem.base_mounts import MountPoints
+from trainyard.podruntime.processes import confinement, descendants, program
+from trainyard.podruntime.processes.child_channel import tell, tell_anyway
+from trainyard.podruntime.processes.child_tasks import (
+    CANNOT_START,
+    END_ALL,
+    PASSED_ON,
+    Progress,
+    StartError,
+    Surroundings,
+)
+from trainyard.podruntime.protocol import Program, Start, from_raw, to_raw
+
+WATCHED = frozenset({signal.SIGCHLD, END_ALL, *PASSED_ON})
+"""Blocked from a child's beginning: none of them is lost, and none ends it."""
+_CAP_KILL = 1 << 5
+
+
+def run(
+    start: Start,
+    around: Surroundings,
+    namespaces: Mapping[int, int],
+    channel: int,
+    given: Sequence[int],
+    mounted: MountPoints | None,
+) -> int:
+    """Be the container's first process to its end; returns the exit code for this process.
+
+    ``namespaces``: the pod's, as descriptors by kind. ``mounted``: in namespaces, for the root.
+    ``given``: where output goes to, and behind it where input comes from, if it has any; nothing
+    where it has a terminal.
+    """
+    sys.join_cgroups(start.program.cgroups)
+    if mounted is None:
+        live_as_subreaper()
+    else:
+        _isolate(start, around, namespaces, mounted)
+        if not start.beside:
+            return _supervise(start, around, channel, given)
+        sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        return _supervise(start, around, channel, given)
+    finally:
+        descendants.end_all()
+
+
+def live_as_subreaper() -> None:
+    """Keep all descendants, whatever they do, and be told (SIGTERM) of the parent's end."""
+    sys.die_with_parent(signal.SIGTERM)
+    sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
+    os.setsid()
+
+
+def _isolate(
+    start: Start, around: Surroundings, namespaces: Mapping[int, int], mounted: MountPoints
+) -> None:
+    """Leave the host's namespaces and its root; the pod's user namespace is entered later."""
+    if not start.beside:
+        confinement.limit_process_numbers(start.program.processes)
+    for flag, fd in namespaces.items():
+        sys.setns(fd, flag)
+    assert start.root is not None
+    is_rootless = around.kind == "rootless"
+    old_root = rootfs.enter(start.root, around.base, mounted, rootless=is_rootless)
+    # The kernel may take a moment, but as long as the old root is there `/..` leads to it.
+    rootfs.leave(old_root)
+
+
+def _supervise(start: Start, around: Surroundings, channel: int, given: Sequence[int]) -> int:
+    """Run the program to its end; returns the exit code for this process.
+
+    In namespaces this process is confined as the program is; without, only the program.
+    """
+    sys.set_process_name("pod-init")
+    wanted, stdio = start.program, _streams(start.tty, channel, given)
+    if around.kind != "plain":
+        program.prepare(wanted, around)
+    if around.kind == "plain" or start.tty or program.changes_user(wanted):
+        pid = _fork_program(wanted, around, stdio, start.tty)
+    else:
+        pid = program.spawn_program(wanted, stdio)
+    sys.close_others({channel})
+    if around.kind == "root" and not wanted.privileged:
+        sys.limit_capabilities(_CAP_KILL)
+    # Fails, and so ends all, if the shim has died meanwhile.
+    tell(channel, Progress(started=True))
+    code = os.waitstatus_to_exitcode(watch(pid, around.owner))
+    if around.kind == "plain" or start.beside:
+        descendants.end_all()
+    told = code if code >= 0 else 128 - code
+    full = bool(code) and around.kind != "plain" and rootfs.is_full()
+    tell_anyway(channel, Progress(code=told & 255, signal=max(0, -code), full=full))
+    return told & 255
+
+
+def _streams(tty: bool, channel: int, given: Sequence[int]) -> program.Stdio:
+    """What the program reads and writes; the shim is given the other end of a terminal."""
+    if not tty:
+        source = given[1] if len(given) > 1 else os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        return source, given[0], given[0]
+    controller, terminal = os.openpty()
+    tell(channel, Progress(terminal=True), controller)
+    os.close(controller)
+    return terminal, terminal, terminal
+
+
+def _fork_program(
+    wanted: Program, around: Surroundings, stdio: program.Stdio, terminal: bool
+) -> int:
+    """Start the program from a copy of this process: it changes its user, or has a terminal."""
+    failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
+    pid = sys.clone(0)
+    if not pid:
+        try:
+            sys.die_with_parent()
+            if around.kind == "plain":
+                program.confine(wanted, around)
+            program.become(wanted, around, stdio, terminal)
+        except BaseException as error:
+            code = error.code if isinstance(error, StartError) else CANNOT_START
+            failure = Progress(error=str(error) or type(error).__name__, code=code)
+            os.write(failure_writer, json.dumps(to_raw(failure)).encode())
+        finally:
+            os._exit(CANNOT_START)
+    os.close(failure_writer)
+    with os.fdopen(failure_reader, "rb") as reader:
+        text = reader.read()
+    if text:
+        failure = from_raw(Progress, json.loads(text))
+        raise StartError(failure.error, failure.code or CANNOT_START)
+    return pid
+
+
+def watch(pid: int, owner: int) -> int:
+    """Wait for the program's end, reaping orphans and passing signals on; returns its wait status.
+
+    When the parent is no longer ``owner`` (not 0), or END_ALL comes, everything beneath is ended.
+    """
+    ended: int | None = None
+    while ended is None:
+        number = signal.sigwait(WATCHED)
+        if number == END_ALL or (owner and os.getppid() != owner):
+            descendants.kill()
+        elif number in PASSED_ON:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+        ended = _reap(pid)
+    return ended
+
+
+def linger(owner: int) -> None:
+    """The same when the program has ended: stay for the rest of its processes."""
+    while descendants.has_children():
+        if signal.sigwait(WATCHED) == END_ALL or os.getppid() != owner:
+            descendants.end_all()
+
+
+def _reap(wanted: int) -> int | None:
+    """Reap what has ended; returns the wait status of ``wanted`` if it is among it."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == wanted:
+                return status
+            if not pid:
+                return None
+    return None

@@ -1,0 +1,71 @@
+"""A command in a container that is there already (``exec``).
+
+It has two processes: the outer one enters the container's namespaces (its children, not itself,
+are in the process namespace), forks the command and passes on how that ended. Where there are no
+namespaces the outer one lives on until what the command has left behind has ended too.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.processes import container_init, program
+from trainyard.podruntime.processes.child_channel import tell_anyway
+from trainyard.podruntime.processes.child_tasks import Command, Progress, StartError, Surroundings
+
+
+def run(
+    command: Command,
+    around: Surroundings,
+    namespaces: Mapping[int, int],
+    channel: int,
+    attached: Sequence[int],
+) -> int:
+    """Be the outer process to its end; returns its exit code, the command's.
+
+    ``namespaces``: the container's, as descriptors by their kind. ``attached``: standard streams,
+    or the one socket that gets the terminal.
+    """
+    sys.join_cgroups(command.program.cgroups)
+    for flag, fd in namespaces.items():
+        sys.setns(fd, flag)
+    if around.kind == "plain":
+        container_init.live_as_subreaper()
+    stdio = _terminal(attached[0]) if command.tty else (attached[0], attached[1], attached[2])
+    pid = _fork(command, around, stdio)
+    sys.close_others({channel})
+    if around.kind != "plain":
+        status = os.waitpid(pid, 0)[1]
+    else:
+        status = container_init.watch(pid, around.owner)
+    code = os.waitstatus_to_exitcode(status)
+    code = code if code >= 0 else 128 - code
+    tell_anyway(channel, Progress(code=code))
+    if around.kind == "plain":
+        container_init.linger(around.owner)
+    return code
+
+
+def _terminal(channel: int) -> program.Stdio:
+    """Make a terminal inside the container and hand its controlling end to the agent."""
+    controller, terminal = os.openpty()
+    with socket.socket(fileno=channel) as connection:
+        socket.send_fds(connection, [b"t"], [controller])
+    os.close(controller)
+    return terminal, terminal, terminal
+
+
+def _fork(command: Command, around: Surroundings, stdio: program.Stdio) -> int:
+    pid = sys.clone(0)
+    if not pid:
+        try:
+            sys.die_with_parent()
+            program.confine(command.program, around)
+            program.become(command.program, around, stdio, command.tty)
+        except BaseException as error:
+            os.write(2, f"{error}\n".encode())
+            os._exit(error.code if isinstance(error, StartError) else 126)
+    return pid

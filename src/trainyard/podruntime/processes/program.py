@@ -1,0 +1,142 @@
+"""The user's program: taking up its identity and starting it, or saying why that cannot be.
+
+Everything here runs in children of the zygote, before the program takes their place.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import resource
+import signal
+import termios
+from typing import NoReturn
+
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.processes import confinement
+from trainyard.podruntime.processes.child_tasks import (
+    NOT_EXECUTABLE,
+    NOT_FOUND,
+    StartError,
+    Surroundings,
+)
+from trainyard.podruntime.protocol import Program
+
+Stdio = tuple[int, int, int]
+"""Standard input, output and error."""
+_RESET_SIGNALS = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+)
+
+
+def become(
+    program: Program, around: Surroundings, stdio: Stdio, terminal: bool = False
+) -> NoReturn:
+    """Take up session, standard streams, user and program, in this order; confined before."""
+    os.setsid()
+    if terminal:
+        fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
+    for target, source in enumerate(stdio):
+        os.dup2(source, target)
+    _reset_process(around)
+    _become_user(program)
+    _execute(program)
+
+
+def _execute(program: Program) -> NoReturn:
+    _enter_folder(program.cwd)
+    try:
+        os.execvpe(program.argv[0], program.argv, program.env)
+    except OSError as error:
+        raise _cannot_execute(program.argv[0], program.env, error) from None
+
+
+def _cannot_execute(program: str, env: dict[str, str], error: OSError) -> StartError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        where = "" if "/" in program else f" in PATH={env.get('PATH', '')}"
+        if "/" in program and os.path.exists(program):
+            return StartError(f"cannot run {program}: its interpreter does not exist", NOT_FOUND)
+        return StartError(f"command not found: {program}{where}", NOT_FOUND)
+    if error.errno == errno.EACCES:
+        return StartError(f"cannot run {program}: not an executable file", NOT_EXECUTABLE)
+    return StartError(f"cannot run {program}: {error.strerror}", NOT_EXECUTABLE)
+
+
+def changes_user(program: Program) -> bool:
+    return program.user is not None or program.group is not None or bool(program.groups)
+
+
+def prepare(program: Program, around: Surroundings) -> None:
+    """Set what a program inherits and :func:`spawn_program` cannot set for it alone."""
+    _set_limits(around)
+    confine(program, around)
+    _enter_folder(program.cwd)
+
+
+def spawn_program(program: Program, stdio: Stdio) -> int:
+    """Start the program without a copy of this process, which is the fast way; returns its id."""
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(stdio)]
+    name, env = program.argv[0], program.env
+    failure = OSError(errno.ENOENT, "")
+    for path in _candidates(name, env):
+        try:
+            return os.posix_spawn(
+                path,
+                program.argv,
+                env,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=_RESET_SIGNALS,
+            )
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                failure = error
+    raise _cannot_execute(name, env, failure)
+
+
+def _candidates(program: str, env: dict[str, str]) -> list[str]:
+    if "/" in program:
+        return [program]
+    return [os.path.join(folder, program) for folder in env.get("PATH", "").split(":") if folder]
+
+
+def _enter_folder(path: str) -> None:
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise StartError(f"cannot enter working directory {path}: {error.strerror}") from None
+
+
+def _set_limits(around: Surroundings) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, around.open_files)
+    os.umask(0o022)
+
+
+def _reset_process(around: Surroundings) -> None:
+    for number in _RESET_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _set_limits(around)
+
+
+def confine(program: Program, around: Surroundings) -> None:
+    """Bind this process, and what it starts, to what ``program`` may do."""
+    confinement.confine(program, around.kind, around.user_namespace, around.last_capability)
+
+
+def _become_user(program: Program) -> None:
+    user, group = program.user, program.group
+    if group is not None or program.groups:
+        os.setgroups(program.groups)
+    if group is not None:
+        os.setresgid(group, group, group)
+    if user is not None:
+        os.setresuid(user, user, user)
+        sys.die_with_parent()
