@@ -78,8 +78,8 @@ class Registry:
                 continue
             resource, place, entry = found
             self._objects[resource][place] = entry
-            if self.resources[resource].is_at_rest(entry.object):
-                entry.rest()
+            if self.resources[resource].is_rarely_read(entry.object):
+                entry.release_object()
             revision = max(revision, entry.revision)
         return revision
 
@@ -368,8 +368,8 @@ class Registry:
             old = change.old.object if change.old is not None else None
             what = (change.type, change.key.resource, final.object, old)
             self._journal.record(Event(*what, final.raw, final.revision), final, change.old)
-            if self.resources[change.key.resource].is_at_rest(final.object):
-                final.rest()
+            if self.resources[change.key.resource].is_rarely_read(final.object):
+                final.release_object()
 
     def _listen(self, resources: Sequence[str], subscription: Subscription) -> Subscription:
         for resource in resources:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import random
 import tracemalloc
 
 import pytest
@@ -61,95 +59,13 @@ def test_the_newest_change_stays_however_large_it_is() -> None:
     assert [event.revision for event in journal.since("large", 2)] == [3]
 
 
-def test_a_large_object_at_rest_takes_a_part_of_its_json() -> None:
+def test_a_large_object_that_is_rarely_read_takes_a_part_of_its_json() -> None:
     secret: Object = {"data": {"program": "import os\n" * 5000}}
     raw = encoded(secret)
     tracemalloc.start()
     entry = Entry(secret, bytes(bytearray(raw)), 1)
-    entry.rest()
+    entry.release_object()
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert held < len(raw) / 2
     assert (entry.raw, entry.object) == (raw, secret)
-
-
-def test_large_objects_at_rest_that_have_much_in_common_take_little_each() -> None:
-    """Each job's Secret had its own 29 KB of programs, and no other kind is to suffer by it."""
-    dice = random.Random(1)
-    programs = {kind: base64.b64encode(dice.randbytes(21_000)).decode() for kind in ("A", "B")}
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        kept = []
-        for number in range(100):
-            for kind, program in programs.items():
-                metadata = {"name": f"{kind}-{number}", "resourceVersion": str(number)}
-                obj: Object = {"kind": kind, "metadata": metadata, "data": {"program": program}}
-                kept.append(Entry(obj, encoded(obj), number))
-                kept[-1].rest()
-        taken = tracemalloc.get_traced_memory()[0] - before
-        assert taken < len(kept) * 2_000, taken
-    finally:
-        tracemalloc.stop()
-    assert [each.object["metadata"]["name"] for each in kept[-2:]] == ["A-99", "B-99"]
-    assert kept[0].object["data"]["program"] == programs["A"]
-
-
-def test_strangers_do_not_spoil_it_for_those_that_have_much_in_common() -> None:
-    """After 64 of them a server packed nothing by another any more, until it started again."""
-    dice = random.Random(3)
-
-    def made(number: int, program: str) -> Entry:
-        obj: Object = {"kind": "D", "metadata": {"name": str(number)}, "data": program}
-        entry = Entry(obj, encoded(obj), number)
-        entry.rest()
-        return entry
-
-    for number in range(100):
-        made(number, base64.b64encode(dice.randbytes(21_000)).decode())
-    program = base64.b64encode(dice.randbytes(21_000)).decode()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        kept = [made(number, program) for number in range(200)]
-        for number in range(0, 200, 10):  # one now and then does no harm
-            made(number, base64.b64encode(dice.randbytes(21_000)).decode())
-            kept.append(made(number, program))
-        taken = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert taken < len(kept) * 2_000, taken
-    assert kept[150].object["data"] == program
-
-
-def test_objects_without_a_kind_at_their_beginning_are_of_one_kind() -> None:
-    """Nothing is kept for each of them."""
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for number in range(200):
-            obj: Object = {"data": f"{number}" + "import os\n" * 5000, "metadata": {"name": "x"}}
-            Entry(obj, encoded(obj), number).rest()
-        taken = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert taken < 200_000
-
-
-def test_large_objects_that_have_nothing_in_common_hold_few_others() -> None:
-    """What one is packed by stays as long as it does."""
-    dice = random.Random(2)
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        kept = []
-        for number in range(500):
-            data = base64.b64encode(dice.randbytes(21_000)).decode()
-            obj: Object = {"kind": "C", "metadata": {"name": str(number)}, "data": data}
-            kept.append(Entry(obj, encoded(obj), number))
-            kept[-1].rest()
-        taken = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert taken < 500 * 23_000 + (2 * 32 << 10)
-    assert kept[7].object["metadata"]["name"] == "7"

@@ -18,7 +18,6 @@ from trainyard.embedded.api_errors import StatusCause, apply_conflict
 from trainyard.embedded.apiserver import fieldsets, lastapplied
 from trainyard.embedded.apiserver.fieldsets import Fields, Path
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.resources.alike import Lately
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass
 
@@ -54,9 +53,6 @@ class Manager(NamedTuple):
 
 Entries = dict[Manager, Object]
 
-_OWNED: Lately[Fields] = Lately()
-"""What who makes an object owns of it, besides metadata."""
-
 
 @dataclass(frozen=True, slots=True)
 class Update:
@@ -81,7 +77,9 @@ class Update:
         else:
             if self.served.created_with_status:
                 after |= fieldsets.owned_part(new, status=True)
-            changed, removed = self._made(new, after)
+            changed, removed = fieldsets.compare(
+                _empty(self.served), after, custom=self.served.custom
+            )
         _take(entries, changed, removed)
         if changed:
             me = Manager(self.manager, UPDATE, self.subresource, new["apiVersion"])
@@ -92,19 +90,6 @@ class Update:
             metadata["managedFields"] = _listed(entries)
         else:
             metadata.pop("managedFields", None)
-
-    def _made(self, new: Object, part: Object) -> tuple[Fields, Fields]:
-        """What a write changes that makes `new`, of which `part` can be owned."""
-        custom, key = self.served.custom, self.served.alike(new)
-        if key is None:
-            return fieldsets.compare(_empty(self.served), part, custom=custom)
-        key = self.served.name.encode() + key
-        metadata = {"metadata": part.pop("metadata")}
-        if (owned := _OWNED.get(key)) is None:
-            owned, _ = fieldsets.compare({**self.served.unset}, part, custom=custom)
-            _OWNED.keep(key, owned)
-        described, _ = fieldsets.compare({"metadata": {}}, metadata, custom=custom)
-        return described | owned, {}
 
     def _known(self, new: Object, old: Object | None) -> Entries:
         """The entries that count before the write; a client may have changed them."""

@@ -158,7 +158,7 @@ class Verbs:
                 except NotFound:
                     continue
                 gone.append(Entry(obj, encoded(obj), 0))
-                gone[-1].rest()
+                gone[-1].release_object()
         metadata = {"resourceVersion": str(self.registry.revision)}
         return formats.list_response(request, target.served, gone, metadata)
 

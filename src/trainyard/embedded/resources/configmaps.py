@@ -18,7 +18,7 @@ def _count(obj: Object) -> int:
 
 
 class _ConfigMaps(Served):
-    def is_at_rest(self, obj: Object) -> bool:
+    def is_rarely_read(self, obj: Object) -> bool:
         return True
 
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:

@@ -86,7 +86,7 @@ class _Custom(Served):
         if cause := unknown_queue(obj, path, present, self.queues.default_queue):
             raise self.refused(obj, cause)
 
-    def is_at_rest(self, obj: Object) -> bool:
+    def is_rarely_read(self, obj: Object) -> bool:
         return (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def columns(self) -> tuple[Column, ...]:

@@ -28,7 +28,7 @@ class _Events(Served):
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
         return event(obj)
 
-    def is_at_rest(self, obj: Object) -> bool:
+    def is_rarely_read(self, obj: Object) -> bool:
         return True
 
     def selected(self, obj: Object, path: tuple[str, ...]) -> Any:

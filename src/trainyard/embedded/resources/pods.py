@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from trainyard.embedded.api_errors import StatusCause, bad_request, forbidden
 from trainyard.embedded.resources import ephemeral, pod_admission, pod_defaults
-from trainyard.embedded.resources.alike import Lately
 from trainyard.embedded.resources.columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.pod_messages import POD_MESSAGES
+from trainyard.embedded.resources.pod_spec_cache import ValidSpecs, spec_key
 from trainyard.embedded.resources.resource import (
     PROXY_VERBS,
     Object,
@@ -21,57 +19,37 @@ from trainyard.embedded.resources.resource import (
     Verdict,
 )
 from trainyard.kube.resources import PODS
-from trainyard.schema.object_names import is_dns_subdomain, is_plain_label
 from trainyard.schema.problems import Problem
 from trainyard.schema.rules.pod_spec_rules import grace_seconds, pod, pod_annotations, pod_status
 
 _GATED = "SchedulingGated"
 
 
-_FLAWLESS: Lately[bool] = Lately()
-_ALONE = {"apiVersion", "kind", "metadata", "spec"}
-_ANY_LABEL = ("hostname", "subdomain")
-_FILES = {"secret": "secretName", "configMap": "name"}
+_VALID_SPECS = ValidSpecs()
+_NEW_POD_FIELDS = {"apiVersion", "kind", "metadata", "spec"}
 
 
 class _Pods(Served):
-    def alike(self, obj: Object) -> bytes | None:
-        """The spec without host name, names of objects and values of plain variables."""
-        try:
-            spec = obj["spec"]
-            common = {**spec, "containers": [_unvalued(each) for each in spec["containers"]]}
-            if "volumes" in spec:
-                common["volumes"] = [_unnamed(each) for each in spec["volumes"]]
-            match spec.get("dnsConfig"):
-                case {"searches": [str(domain)]} as resolver if is_dns_subdomain(domain):
-                    common["dnsConfig"] = {**resolver, "searches": ["any"]}
-            for field in _ANY_LABEL:
-                if field in spec and is_plain_label(spec[field]):
-                    common[field] = "any"
-            return orjson.dumps(common)
-        except (TypeError, KeyError, AttributeError, orjson.JSONEncodeError):
-            return None  # of another shape
-
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
         return pod(obj, old)
 
     def judge(self, obj: Object, old: Object | None) -> Verdict:
-        if old is not None or obj.keys() != _ALONE:
-            return self._judge_whole(obj, old)
-        key = self.alike(obj)
-        if _FLAWLESS.get(key):
-            return self._judge_others(obj)
-        found = self._judge_whole(obj, None)
-        if not any(found[1:]) and self.alike(found.obj) == key:  # decoding left nothing out
-            _FLAWLESS.keep(key, True)
-        return found
+        if old is not None or obj.keys() != _NEW_POD_FIELDS:
+            return self._judge_all(obj, old)
+        key = spec_key(obj)
+        if key in _VALID_SPECS:
+            return self._judge_all_but_spec(obj)
+        verdict = self._judge_all(obj, None)
+        if not any(verdict[1:]) and spec_key(verdict.obj) == key:  # decoding left nothing out
+            _VALID_SPECS.add(key)
+        return verdict
 
-    def _judge_whole(self, obj: Object, old: Object | None) -> Verdict:
-        found = super().judge(obj, old)
-        return found._replace(warnings=[*found.warnings, *ephemeral.warnings(obj, old)])
+    def _judge_all(self, obj: Object, old: Object | None) -> Verdict:
+        verdict = super().judge(obj, old)
+        return verdict._replace(warnings=[*verdict.warnings, *ephemeral.warnings(obj, old)])
 
-    def _judge_others(self, obj: Object) -> Verdict:
-        """What is wrong with a new object apart from its spec, which is flawless."""
+    def _judge_all_but_spec(self, obj: Object) -> Verdict:
+        """What is wrong with a new pod whose spec is known to be valid."""
         spec = obj.pop("spec")
         found = self.decoded(obj)
         found.obj["spec"] = spec
@@ -84,7 +62,7 @@ class _Pods(Served):
         """An older one may run although it would be refused today."""
         return [each for each in self.rules(obj, None) if each.path == ("spec", "containers")]
 
-    def is_at_rest(self, obj: Object) -> bool:
+    def is_rarely_read(self, obj: Object) -> bool:
         return (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
     def status_rules(self, obj: Object) -> Iterable[Problem]:
@@ -130,27 +108,6 @@ class _Pods(Served):
         if asked is not None:
             return asked if asked >= 0 else 1
         return grace_seconds(spec)
-
-
-def _unvalued(container: Object) -> Object:
-    """A container with the names alone of its plain variables: those with a text, and no more."""
-    variables = container.get("env")
-    if type(variables) is not list:
-        return container
-    names = [
-        v["name"] if len(v) == 2 and type(v.get("value")) is type(v.get("name")) is str else [v]
-        for v in variables
-    ]
-    return {**container, "env": names}
-
-
-def _unnamed(volume: Object) -> Object:
-    """A volume without the name of its ConfigMap or Secret."""
-    for kind, field in _FILES.items():
-        source = volume.get(kind)
-        if source is not None and field in source and is_plain_label(source[field]):
-            return {**volume, kind: {**source, field: "any"}}
-    return volume
 
 
 def _refusal(key: str, before: Object, after: Object) -> StatusCause | None:

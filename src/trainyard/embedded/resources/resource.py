@@ -148,11 +148,6 @@ class Served:
             errors += self.rules(found.obj, old)
         return Verdict(found.obj, found.malformed, errors, found.unknown)
 
-    def alike(self, obj: Object) -> bytes | None:
-        """What an object has in common with others of which schema and rules say the same, and of
-        which the same fields are owned, those of metadata aside; None: nothing is known to be."""
-        return None
-
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
         """What may not be in an object that has what its schema asks for, or in one that takes
         the place of `old`: Kubernetes' own rules, and what the loops here rely on."""
@@ -208,8 +203,8 @@ class Served:
         name = metadata.get("name") or metadata.get("generateName") or ""
         return invalid(self.kind, self.resource.group, name, causes)
 
-    def is_at_rest(self, obj: Object) -> bool:
-        """Nothing here follows the object any more; it is kept as JSON only."""
+    def is_rarely_read(self, obj: Object) -> bool:
+        """Nothing here follows the object any more: only its JSON is kept in memory."""
         return False
 
     # Reading.

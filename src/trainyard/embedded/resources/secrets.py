@@ -15,7 +15,7 @@ _OPAQUE = "Opaque"
 
 
 class _Secrets(Served):
-    def is_at_rest(self, obj: Object) -> bool:
+    def is_rarely_read(self, obj: Object) -> bool:
         return True
 
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:

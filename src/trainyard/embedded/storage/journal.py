@@ -29,27 +29,24 @@ def encoded(obj: Object) -> bytes:
 
 
 class Entry:
-    """One version of an object: its JSON, and for as long as it is often read the object itself.
+    """One version of an object: its JSON, and the parsed object while it is in use.
 
-    A tree of dictionaries takes seven times the memory of its JSON; an object that is at rest is
-    read from the JSON again when somebody asks for it (20 µs for a pod).
+    A parsed object takes seven times the memory of its JSON. Of a finished object only the JSON
+    is kept, and parsed again on request (20 µs for a pod).
     """
 
-    __slots__ = ("_like", "_object", "_raw", "revision")
+    __slots__ = ("_compressed", "_object", "_raw", "revision")
 
     def __init__(self, obj: Object, raw: bytes, revision: int) -> None:
         self._object: Object | None = obj
         self._raw = raw
-        self._like: bytes | None = None
-        """What it is packed by, if it is."""
+        self._compressed = False
         self.revision = revision
 
     @property
     def raw(self) -> bytes:
         """The object as JSON."""
-        if self._like is None:
-            return self._raw
-        return zlib.decompressobj(zdict=self._like).decompress(self._raw)
+        return zlib.decompress(self._raw) if self._compressed else self._raw
 
     @property
     def object(self) -> Object:
@@ -57,64 +54,27 @@ class Entry:
         found = self._object
         if found is None:
             found = self._object = orjson.loads(self.raw)
-            _READ_LATELY.append(self)
-            if len(_READ_LATELY) > _KEPT_READ:
-                _READ_LATELY.popleft().rest()
+            _RECENTLY_PARSED.append(self)
+            if len(_RECENTLY_PARSED) > _MAX_PARSED:
+                _RECENTLY_PARSED.popleft().release_object()
         return found
 
     def json_of(self, obj: Object) -> bytes | None:
         """The JSON, if this is the version that `obj` itself is."""
         return self.raw if self._object is obj else None
 
-    def rest(self) -> None:
-        """Keep the JSON only, packed if it is long."""
+    def release_object(self) -> None:
+        """Keep the JSON only, compressed if it is long."""
         self._object = None
-        if len(self._raw) > _PACKED_FROM and self._like is None:
-            self._raw, self._like = _packer.packed(self._raw)
+        if len(self._raw) > _COMPRESS_FROM_BYTES and not self._compressed:
+            self._raw, self._compressed = zlib.compress(self._raw, 1), True
 
 
-class _Packer:
-    """Packs JSON by what another of its kind begins with: objects that carry the same programs, 40
-    KB of them, take 6 KB instead of 29.
-
-    What has little in common with that is packed alone, and so holds nothing else in memory; two
-    of these in a row, and it is by the last one that the next are packed.
-    """
-
-    def __init__(self) -> None:
-        self._patterns: dict[bytes, bytes] = {}
-        self._odd: set[bytes] = set()
-
-    def packed(self, raw: bytes) -> tuple[bytes, bytes]:
-        """As zlib packs it with a dictionary, and the dictionary."""
-        kind = raw[: max(0, raw.find(b'"metadata"', 0, _MOST_BYTES_OF_KIND))]
-        like = self._patterns.get(kind, b"")
-        found = _deflated(raw, like)
-        if 2 * len(found) <= len(raw):
-            self._odd.discard(kind)
-            return found, like
-        if like and kind not in self._odd:
-            self._odd.add(kind)
-        else:
-            self._odd.discard(kind)
-            self._patterns[kind] = raw[:_WINDOW]
-        return (_deflated(raw, b"") if like else found), b""
-
-
-def _deflated(raw: bytes, like: bytes) -> bytes:
-    deflate = zlib.compressobj(1, zdict=like)
-    return deflate.compress(raw) + deflate.flush()
-
-
-_PACKED_FROM = 1 << 14
-_WINDOW = 31 << 10
-"""zlib looks back a little less than 32 KB."""
-_MOST_BYTES_OF_KIND = 200
-"""Of API version and kind; where these come later, it is of a kind with all others like it."""
-_packer = _Packer()
-_KEPT_READ = 256
-_READ_LATELY: deque[Entry] = deque()
-"""Those at rest that were read last: what asks for an object once often does so again."""
+_COMPRESS_FROM_BYTES = 16 << 10
+"""ConfigMaps with programs, mostly: 100 KB of a DeepSpeedJob take 35."""
+_MAX_PARSED = 256
+_RECENTLY_PARSED: deque[Entry] = deque()
+"""Entries without an object that were read last: who reads an object often reads it again."""
 
 
 class Event(NamedTuple):

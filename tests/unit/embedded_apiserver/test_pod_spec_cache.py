@@ -1,4 +1,4 @@
-"""What holds for a pod that is like another is what would be found of it alone."""
+"""A pod is judged by the cache of valid specs as it is without."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.apiserver import fieldmanagers
-from trainyard.embedded.apiserver.fieldmanagers import Update
 from trainyard.embedded.resources import pods
-from trainyard.embedded.resources.alike import Lately
+from trainyard.embedded.resources.pod_spec_cache import ValidSpecs, spec_key
 
 Object = dict[str, Any]
 _ODD: tuple[Any, ...] = (
@@ -91,32 +89,26 @@ def _judged(pod: Object) -> tuple[Any, ...]:
     return (obj, *map(list, others))
 
 
-def _owned(pod: Object) -> list[Any]:
-    pod = {**_judged(pod)[0], "apiVersion": "v1", "kind": "Pod"}
-    pods.SERVED.prepare_create(pod, lambda: ())
-    Update("somebody", pods.SERVED).record(pod, None)
-    return [entry["fieldsV1"] for entry in pod["metadata"]["managedFields"]]
-
-
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """What `_forget` is to be given; in the end all is as it was."""
-    _forget(monkeypatch)
+def emptied_cache(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """What `_empty_cache` is to be given; in the end all is as it was."""
+    _empty_cache(monkeypatch)
     return monkeypatch
 
 
-def _forget(known: pytest.MonkeyPatch) -> None:
-    known.setattr(pods, "_FLAWLESS", Lately())
-    known.setattr(fieldmanagers, "_OWNED", Lately())
+def _empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "_VALID_SPECS", ValidSpecs())
 
 
-def test_a_pod_is_judged_the_same_after_one_that_is_alike(known: pytest.MonkeyPatch) -> None:
+def test_a_pod_is_judged_the_same_after_one_with_the_same_key(
+    emptied_cache: pytest.MonkeyPatch,
+) -> None:
     refused = accepted = 0
     for name, pod in _variants():
-        _forget(known)
+        _empty_cache(emptied_cache)
         alone = _judged(pod)
         assert _judged(pod) == alone, f"{name} again"
-        _forget(known)
+        _empty_cache(emptied_cache)
         assert not any(_judged(_pod())[1:])
         assert _judged(pod) == alone, name
         accepted, refused = accepted + (not any(alone[1:])), refused + any(alone[1:])
@@ -124,18 +116,7 @@ def test_a_pod_is_judged_the_same_after_one_that_is_alike(known: pytest.MonkeyPa
     assert refused > 500
 
 
-def test_who_makes_a_pod_owns_the_same_after_one_that_is_alike(known: pytest.MonkeyPatch) -> None:
-    whole = [(name, pod) for name, pod in _variants() if not any(_judged(pod)[1:4])]
-    assert len(whole) > 100
-    for name, pod in whole:
-        _forget(known)
-        alone = _owned(pod)
-        _forget(known)
-        _owned(_pod())
-        assert _owned(pod) == alone, name
-
-
-def test_pods_that_differ_in_names_and_values_are_alike() -> None:
+def test_pods_that_differ_in_names_and_values_have_one_key() -> None:
     one, other = _pod(), _pod()
     other["metadata"]["name"] = "b"
     other["spec"]["hostname"] = "a-1"
@@ -144,15 +125,15 @@ def test_pods_that_differ_in_names_and_values_are_alike() -> None:
     other["spec"]["volumes"][1]["secret"]["secretName"] = "b"
     other["spec"]["volumes"][2]["configMap"]["name"] = "b"
     other["spec"]["containers"][0]["env"][0]["value"] = "1"
-    assert pods.SERVED.alike(one) == pods.SERVED.alike(other) is not None
+    assert spec_key(one) == spec_key(other) is not None
 
 
-def test_what_is_remembered_has_a_bound() -> None:
-    lately: Lately[int] = Lately()
+def test_the_cache_has_a_bound() -> None:
+    cache = ValidSpecs()
     for number in range(1000):
-        lately.keep(str(number).encode(), number)
-    lately.keep(b"x" * (1 << 20), 1)
-    assert lately.get(b"999") == 999
-    assert lately.get(b"0") is None
-    assert lately.get(b"x" * (1 << 20)) is None
-    assert lately.get(None) is None
+        cache.add(str(number).encode())
+    cache.add(b"x" * (1 << 20))
+    assert b"999" in cache
+    assert b"0" not in cache
+    assert b"x" * (1 << 20) not in cache
+    assert None not in cache
