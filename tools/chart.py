@@ -1,7 +1,8 @@
 """Write or verify what installs the operator: the Helm chart and the kustomize bases.
 
-Usage: ``python -m tools.chart [--check]``. Both are made from `operator/manifests.py`: of objects
-in which marks stand for what a user may choose, the chart's templates; of plain ones, the bases.
+Usage: ``python -m tools.chart [--check]``. Both are made from
+`operator/install/install_manifests.py`: of objects in which marks stand for what a user may choose,
+the chart's templates; of plain ones, the bases.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ from trainyard import __version__
 from trainyard.kinds import immutability_policies, versioned_crds
 from trainyard.kinds.kind_registry import OUR_KINDS, Kind
 from trainyard.kinds.shared.job_settings import GangBackend
-from trainyard.operator import manifests as source
-from trainyard.operator.all_settings import SETTINGS
-from trainyard.operator.grants import CHANNEL_RULE, LEASE_RULE, Grant, grants, home_rules
-from trainyard.operator.manifests import Install, dump
+from trainyard.operator.config.settings_table import SETTINGS
+from trainyard.operator.install import install_manifests as source
+from trainyard.operator.install.install_manifests import Install, dump
+from trainyard.operator.install.rbac_rules import (
+    CHANNEL_RULE,
+    LEASE_RULE,
+    ConditionalRule,
+    conditional_rules,
+    lease_namespace_rules,
+)
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 CHART = DEPLOY / "chart"
@@ -90,7 +97,7 @@ def _chart() -> dict[str, str]:
         ),
         "networkpolicy": ("networkPolicy.enabled", source.network_policy(_MARKED, "@sources@")),
     }
-    roles = "".join(dump(source.people_roles()))
+    roles = "".join(dump(source.user_roles()))
     definitions = {
         f"files/definitions/{each['spec']['names']['plural']}.yaml": _yaml(each)
         for each in versioned_crds.crds_for(OUR_KINDS)
@@ -154,7 +161,7 @@ def _field(found: re.Match[str]) -> str:
         value = f"{indent}{key}:\n{indent}  {{{{- toYaml . | nindent {size} }}}}"
     otherwise = ""
     if name == "affinity":
-        default = _marked(yaml.safe_dump(source.apart(_MARKED), sort_keys=False))
+        default = _marked(yaml.safe_dump(source.anti_affinity(_MARKED), sort_keys=False))
         lines = "".join(f"{indent}  {line}\n" for line in default.splitlines())
         otherwise = f"{indent}{{{{- else }}}}\n{indent}{key}:\n{lines}"
     return f"{indent}{{{{- with {_BLOCKS[name]} }}}}\n{value}\n{otherwise}{indent}{{{{- end }}}}"
@@ -188,10 +195,10 @@ def _appended(text: str, start: str, indent: str, name: str) -> str:
 
 def _rights() -> str:
     """In the whole cluster, or in each namespace of the settings; and those to the Lease."""
-    everywhere = source.granted(_MARKED, [{"@rules@": ""}], "@name@")
-    apart = source.granted(_MARKED, [{"@rules@": ""}], "@name@", "@place@")
+    everywhere = source.role_and_binding(_MARKED, [{"@rules@": ""}], "@name@")
+    apart = source.role_and_binding(_MARKED, [{"@rules@": ""}], "@name@", "@place@")
     home: list[source.Object] = [LEASE_RULE, {"@channel@": ""}]
-    lease = source.granted(_MARKED, home, "@name@-lease", "@namespace@")
+    lease = source.role_and_binding(_MARKED, home, "@name@-lease", "@namespace@")
     parts = [
         "{{- if .Values.rbac.create }}\n",
         "{{- with .Values.settings.namespaces }}\n{{- range $place := . }}\n",
@@ -207,11 +214,11 @@ def _rights() -> str:
         "{{- end }}\n",
         *(_with_channel(_template(each)) for each in lease),
         "{{- if .Values.settings.metricsSecure }}\n",
-        _template(source.reviews(_MARKED)),
+        _template(source.review_binding(_MARKED)),
         "{{- end }}\n",
         "{{- end }}\n",
         '{{- define "trainyard.rules" -}}\n',
-        *(_grant(each) for each in grants()),
+        *(_grant(each) for each in conditional_rules()),
         "{{- end }}\n",
     ]
     return _HEADER + "".join(parts)
@@ -236,7 +243,7 @@ def _ruled(obj: source.Object) -> str:
     return re.sub(r"^- '@rules@': ''$", rules, _template(obj), flags=re.MULTILINE)
 
 
-def _grant(grant: Grant) -> str:
+def _grant(grant: ConditionalRule) -> str:
     """A rule, in the conditions under which it is needed."""
     settings = ".Values.settings"
     kinds = [f'(has "{kind}" {settings}.kinds)' for kind in grant.kinds]
@@ -264,13 +271,13 @@ def _if(value: str, text: str) -> str:
 def _kustomize() -> dict[str, str]:
     """Definitions; the operator; and the operator with its rights, in two ways."""
     install = Install(image="trainyard", namespace="trainyard")
-    everywhere = [grant.rule for grant in grants() if grant.is_needed(install.operator)]
-    apart = [grant.rule for grant in grants() if not grant.cluster]
-    home = home_rules(install.operator)
-    lease = source.granted(install, home, f"{install.name}-lease", install.namespace)
+    everywhere = [grant.rule for grant in conditional_rules() if grant.is_needed(install.operator)]
+    apart = [grant.rule for grant in conditional_rules() if not grant.cluster]
+    home = lease_namespace_rules(install.operator)
+    lease = source.role_and_binding(install, home, f"{install.name}-lease", install.namespace)
     base = [*source.workload(install), *lease, source.disruption_budget(install)]
-    whole = [*source.people_roles(), *source.granted(install, everywhere, install.name)]
-    one = source.granted(install, apart, install.name, install.namespace)
+    whole = [*source.user_roles(), *source.role_and_binding(install, everywhere, install.name)]
+    one = source.role_and_binding(install, apart, install.name, install.namespace)
     names = [f"{kind.plural}.yaml" for kind in OUR_KINDS.values()]
     own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
     patch = {
@@ -288,7 +295,7 @@ def _kustomize() -> dict[str, str]:
         "patches": [{"target": target, "patch": yaml.safe_dump([secure])}],
     }
     return {
-        "kustomize/secure-metrics/reviews.yaml": _HEADER + dump([source.reviews(install)]),
+        "kustomize/secure-metrics/reviews.yaml": _HEADER + dump([source.review_binding(install)]),
         "kustomize/secure-metrics/kustomization.yaml": _kustomization(["reviews.yaml"], **secured),
         "crds/kustomization.yaml": _kustomization(sorted(names)),
         "kustomize/policies/policies.yaml": _HEADER + dump(immutability_policies.policies()),

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from trainyard.operator.all_settings import SETTINGS
+from trainyard.operator.config.settings_table import SETTINGS
 
 _NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 50}
 _TEXT = {"type": "string"}

@@ -17,7 +17,7 @@ from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.kinds.shared.scheduling.kueue_workload import FLAVORS, WORKLOADS
 from trainyard.kube.errors import AlreadyExists, Conflict, NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from trainyard.operator.detection import served
+from trainyard.operator.gang_detection import served_gang_schedulers
 
 _EVERY_SECONDS = 0.1
 
@@ -41,7 +41,7 @@ async def remove(yard: Yard, definitions: list[Object]) -> None:
 
 async def found(yard: Yard) -> list[GangBackend]:
     """What an operator would find served."""
-    return [backend async for backend, _ in served(yard.client)]
+    return [backend async for backend, _ in served_gang_schedulers(yard.client)]
 
 
 async def _definition(yard: Yard, name: str) -> Object:

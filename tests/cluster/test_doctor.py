@@ -13,22 +13,22 @@ from typing import Any
 
 import orjson
 
-from tests.cluster.test_readiness import granted, shipped, token, without
+from tests.cluster.test_readiness import bind_role, shipped, token, without
 from tests.cluster.yard import Yard, until
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS
 from trainyard.kube.transport import Request
-from trainyard.operator.manifests import (
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.install.install_manifests import (
     Install,
     deployment,
     dump,
-    rights,
+    role_objects,
     service_account,
     settings_file,
 )
-from trainyard.operator.settings import OperatorSettings
 
 Found = dict[str, list[dict[str, str]]]
 
@@ -105,7 +105,7 @@ async def test_a_namespace_that_is_not_there(yard: Yard) -> None:
 async def test_a_cluster_in_order_and_what_it_lacks(yard: Yard) -> None:
     await clear_of_leases(yard)
     rules = shipped(yard)
-    await granted(yard, rules)
+    await bind_role(yard, rules)
     kubeconfig = await token(yard)
     name = ("--lease-name", f"trainyard-controller-{yard.namespace}", "--host", "0.0.0.0")
     async with yard.operator(*name, kubeconfig=kubeconfig) as operator:
@@ -125,7 +125,7 @@ async def test_a_cluster_in_order_and_what_it_lacks(yard: Yard) -> None:
             assert found["operator"][0]["text"] == "operator: leading"
             assert found["events"][0]["text"] == "none was lost"
             assert found["operator's rights"][0]["state"] == "ok"
-        await granted(yard, without(rules, "configmaps", "create"))
+        await bind_role(yard, without(rules, "configmaps", "create"))
         found = await doctor(yard, "--as-operator", kubeconfig=kubeconfig, code=1)
         assert found["operator's rights"][0]["text"] == (
             f"no right to create configmaps in namespace {yard.namespace}"
@@ -145,7 +145,7 @@ async def installed(yard: Yard, operator: OperatorSettings, **settings: Any) -> 
     template = deployment(install)["spec"]["template"]
     pod = {"apiVersion": "v1", "kind": "Pod", **template}
     pod["metadata"] |= {"name": "operator", "namespace": yard.namespace}
-    objects = [service_account(install), *rights(install), settings_file(install), pod]
+    objects = [service_account(install), *role_objects(install), settings_file(install), pod]
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=dump(objects))
 
 

@@ -9,15 +9,15 @@ from typing import Any
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.yard import PYTORCH, Operator, Yard, pytorch_job, until
 from trainyard.kube.resources import LEASES, NAMESPACES
-from trainyard.operator.grants import LEASE_RULE, rules
-from trainyard.operator.manifests import Install, dump, service_account
-from trainyard.operator.manifests import granted as grant
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.install.install_manifests import Install, dump, service_account
+from trainyard.operator.install.install_manifests import role_and_binding as grant
+from trainyard.operator.install.rbac_rules import LEASE_RULE, rules_for
 
 Object = dict[str, Any]
 
 
-async def granted(yard: Yard, needed: list[Object]) -> None:
+async def bind_role(yard: Yard, needed: list[Object]) -> None:
     """The operator's account has these rights in the namespace, and no others."""
     install = Install("none", yard.namespace)
     objects = [service_account(install), *grant(install, needed, install.name, yard.namespace)]
@@ -26,7 +26,7 @@ async def granted(yard: Yard, needed: list[Object]) -> None:
 
 def shipped(yard: Yard) -> list[Object]:
     """What an operator of the namespace needs."""
-    return [*rules(OperatorSettings(namespaces=(yard.namespace,))), LEASE_RULE]
+    return [*rules_for(OperatorSettings(namespaces=(yard.namespace,))), LEASE_RULE]
 
 
 def without(rules: list[Object], resource: str, verb: str) -> list[Object]:
@@ -76,7 +76,7 @@ async def test_operators_of_two_namespaces_do_not_wait_for_each_other(yard: Yard
 async def test_a_right_that_is_missing_is_told_and_the_rest_goes_on(yard: Yard) -> None:
     """One that this job does not need, and one without which nothing is seen."""
     rules = shipped(yard)
-    await granted(yard, without(rules, "configmaps", "create"))
+    await bind_role(yard, without(rules, "configmaps", "create"))
     async with (
         yard.operator(kubeconfig=await token(yard)) as operator,
         running_kubelet(yard.client, yard.namespace, lambda pod: 0),
@@ -84,9 +84,9 @@ async def test_a_right_that_is_missing_is_told_and_the_rest_goes_on(yard: Yard) 
         await says(operator, f"^no right to create configmaps in namespace {yard.namespace}$")
         await yard.client.create(PYTORCH, pytorch_job("digits"), yard.namespace)
         await yard.reaches("digits", "Succeeded")
-        await granted(yard, rules)
+        await bind_role(yard, rules)
         await says(operator, "^leading$")
-    await granted(yard, without(rules, "secrets", "list"))
+    await bind_role(yard, without(rules, "secrets", "list"))
     async with yard.operator(kubeconfig=await token(yard)) as operator:
         await says(operator, "(?s)no right to list secrets .*\ncannot list secrets")
 

@@ -20,11 +20,26 @@ from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import NAMESPACES, Resource
-from trainyard.operator import rights
-from trainyard.operator.grants import REVIEW_RULES, Rule, grants, home_rules, rules
-from trainyard.operator.manifests import Install, dump, granted, service_account
-from trainyard.operator.service import Service
-from trainyard.operator.settings import LeaseSettings, OperatorSettings, ServiceSettings
+from trainyard.operator.config.operator_settings import (
+    LeaseSettings,
+    OperatorSettings,
+    ServiceSettings,
+)
+from trainyard.operator.install import missing_permissions
+from trainyard.operator.install.install_manifests import (
+    Install,
+    dump,
+    role_and_binding,
+    service_account,
+)
+from trainyard.operator.install.rbac_rules import (
+    REVIEW_RULES,
+    Rule,
+    conditional_rules,
+    lease_namespace_rules,
+    rules_for,
+)
+from trainyard.operator.operator_process import OperatorProcess
 
 Object = dict[str, Any]
 Right = tuple[str, str, str]
@@ -55,11 +70,11 @@ BLOCKING: set[Right] = {
 """Rights without which no job of that kind comes to its end."""
 
 
-def each_of(rules: Iterable[Rule]) -> list[Right]:
+def each_of(rules_for: Iterable[Rule]) -> list[Right]:
     """One by one, each once."""
     found = (
         (group, resource, verb)
-        for rule in rules
+        for rule in rules_for
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -78,7 +93,7 @@ class Stage:
     client: Client
     lease_client: Client
     task: asyncio.Task[None] | None = None
-    service: Service | None = None
+    service: OperatorProcess | None = None
 
     @property
     def metrics_secure(self) -> bool:
@@ -107,7 +122,7 @@ class Stage:
             metrics_secure=self.metrics_secure,
             metrics_port=0,
         )
-        self.service = Service(self.client, settings, lease_client=self.lease_client)
+        self.service = OperatorProcess(self.client, settings, lease_client=self.lease_client)
         self.task = asyncio.create_task(self.service.run())
 
     async def stop(self) -> None:
@@ -165,9 +180,9 @@ async def staged(
     """An operator that leads, with what these settings need and `more`."""
     place = yard.namespace if settings.namespaces else ""
     asks = [] if place else REVIEW_RULES
-    needed = each_of([*rules(settings), *home_rules(settings), *asks, *more])
+    needed = each_of([*rules_for(settings), *lease_namespace_rules(settings), *asks, *more])
     install = Install("none", yard.namespace)
-    bound = [service_account(install), *granted(install, [], role(yard), place)]
+    bound = [service_account(install), *role_and_binding(install, [], role(yard), place)]
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=dump(bound))
     kubeconfig = await token(yard)
     try:
@@ -193,7 +208,7 @@ async def staged(
 def _asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute for each of a hundred rights would take too long."""
     for name in ("EVERY_SECONDS", "AGAIN_SECONDS"):
-        monkeypatch.setattr(rights, name, 0.3)
+        monkeypatch.setattr(missing_permissions, name, 0.3)
 
 
 async def selected(yard: Yard, **lifecycle: Any) -> OperatorSettings:
@@ -222,12 +237,12 @@ async def test_the_rights_of_an_operator_of_the_cluster_are_named_too(
 ) -> None:
     """Those that one of a namespace has not: nodes, namespaces, and who reads the metrics."""
     settings = await selected(yard)
-    namespaced = each_of(rules(OperatorSettings(namespaces=(yard.namespace,))))
+    namespaced = each_of(rules_for(OperatorSettings(namespaces=(yard.namespace,))))
     async with (
         staged(yard, settings) as stage,
         running_kubelet(yard.client, yard.namespace, fate) as kubelet,
     ):
-        mine = {*stage.rights} - {*namespaced} - {*each_of(home_rules(settings))}
+        mine = {*stage.rights} - {*namespaced} - {*each_of(lease_namespace_rules(settings))}
         assert {resource for _, resource, _ in mine} == {
             *("nodes", "namespaces", "tokenreviews", "subjectaccessreviews")
         }
@@ -252,7 +267,7 @@ async def test_the_rights_to_a_gang_scheduler_that_was_found_are_named_too(
     if backend is GangBackend.KUBERNETES and yard.plane.version < (1, 36):
         pytest.skip("not judged: an older server serves nothing beside its own kinds there")
     await clear_of_leases(yard)
-    of_backend = [each.rule for each in grants() if each.gang == backend]
+    of_backend = [each.rule for each in conditional_rules() if each.gang == backend]
     settings = await selected(yard, gang_backend=GangBackend.AUTO)
     async with (
         serving(yard, backend),

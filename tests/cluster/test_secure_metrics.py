@@ -10,12 +10,12 @@ from pathlib import Path
 
 import aiohttp
 
-from tests.cluster.test_readiness import granted, says, shipped, token
+from tests.cluster.test_readiness import bind_role, says, shipped, token
 from tests.cluster.yard import Operator, Yard, until
 from trainyard.embedded.apiserver import certificates
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import Resource
-from trainyard.operator.manifests import Install, dump, people_roles, reviews
+from trainyard.operator.install.install_manifests import Install, dump, review_binding, user_roles
 
 OPTIONS = ("--metrics-secure", "--metrics-port", "0")
 BINDINGS = Resource(
@@ -44,13 +44,13 @@ async def ask(url: str, secret: str = "", authority: Path | None = None) -> tupl
 
 async def allow(yard: Yard) -> str:
     """The operator may ask who somebody is; the name of what lets it."""
-    binding = reviews(Install("none", yard.namespace))
-    await yard.kubectl("apply", "--server-side", "-f", "-", stdin=dump([*people_roles(), binding]))
+    binding = review_binding(Install("none", yard.namespace))
+    await yard.kubectl("apply", "--server-side", "-f", "-", stdin=dump([*user_roles(), binding]))
     return str(binding["metadata"]["name"])
 
 
 async def test_who_may_read_the_metrics_is_for_the_api_server_to_say(yard: Yard) -> None:
-    await granted(yard, shipped(yard))
+    await bind_role(yard, shipped(yard))
     await yard.kubectl("create", "serviceaccount", "prometheus")
     reader = (await yard.kubectl("create", "token", "prometheus")).strip()
     bound = ("clusterrolebinding", f"reads-{yard.namespace}")

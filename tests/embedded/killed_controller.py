@@ -15,8 +15,8 @@ from pathlib import Path
 
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
-from trainyard.operator import solo
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator import embedded_operator
+from trainyard.operator.config.operator_settings import OperatorSettings
 from trainyard.podruntime import syscalls
 
 LIFECYCLE = replace(
@@ -31,7 +31,7 @@ LIFECYCLE = replace(
 async def control(path: str) -> None:
     """Look after all jobs of the cluster until killed."""
     async with Client.unix(path) as client:
-        await solo.run(client, OperatorSettings(lifecycle=LIFECYCLE))
+        await embedded_operator.run(client, OperatorSettings(lifecycle=LIFECYCLE))
 
 
 def _fork(path: str) -> int:

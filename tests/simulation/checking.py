@@ -18,9 +18,9 @@ from tests.simulation.cluster import NODES, Cluster
 from tests.simulation.server import Obj
 from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
-from trainyard.operator.controller import Controller
-from trainyard.operator.hearing import Hearing
-from trainyard.operator.trainer_status import BadReport
+from trainyard.operator.channel.report_router import ReportRouter
+from trainyard.operator.channel.trainer_status import BadReport
+from trainyard.operator.reconcile.controller import Controller
 
 _VARIABLE = "TRAINYARD_NODE_CHECK"
 _SAID = ("wait", "check", "start")
@@ -127,7 +127,7 @@ class Checkers:
         controller = self._leader()
         if controller is None:
             return {}
-        hearing, meta = Hearing(controller), pod["metadata"]
+        hearing, meta = ReportRouter(controller), pod["metadata"]
         owner = meta["ownerReferences"][0]
         job = JOB_KINDS[owner["kind"]].plural, meta["namespace"], owner["name"]
         subject = hearing.subject(*job, meta["name"]) if hearing.is_working else None

@@ -17,8 +17,8 @@ from tests.simulation.repeats import FALLOUT
 from tests.simulation.server import Obj
 from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
-from trainyard.operator.controller import Controller
-from trainyard.operator.hearing import Hearing
+from trainyard.operator.channel.report_router import ReportRouter
+from trainyard.operator.reconcile.controller import Controller
 
 _PATIENCE_SECONDS = 60.0
 _ENDING_SECONDS = (1.0, 5.0, 28.0)
@@ -144,7 +144,7 @@ class Holders:
         controller = self._leader()
         if controller is None or held.is_over:
             return
-        hearing, meta = Hearing(controller), pod["metadata"]
+        hearing, meta = ReportRouter(controller), pod["metadata"]
         held.answered_at = self._loop.time()
         if not hearing.is_working:
             return

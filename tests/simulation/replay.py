@@ -13,10 +13,10 @@ from pydantic import TypeAdapter
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.observed import Observed
-from trainyard.operator.diary import Line, changes, decision
-from trainyard.operator.planners import Planner
-from trainyard.operator.records import JobRecord
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.reconcile.job_records import JobRecord
+from trainyard.operator.reconcile.planner import Planner
+from trainyard.operator.reconcile.reconcile_log import Line, changes, decision
 
 _OBSERVED = TypeAdapter(Observed)
 _SETTINGS = TypeAdapter(OperatorSettings)

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from tests.simulation.cluster import JOB_PLURALS
 from tests.simulation.server import Change, ModelServer, Obj, Observer, owner_uid
 from trainyard.kinds.shared import labels
-from trainyard.operator.controller import Controller
-from trainyard.operator.trainer_status import BadReport
+from trainyard.operator.channel.trainer_status import BadReport
+from trainyard.operator.reconcile.controller import Controller
 
 ADDRESS = "channel.test:7443"
 _TERMINAL = ("Succeeded", "Failed")

@@ -33,11 +33,11 @@ from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.observed import Observed
-from trainyard.operator.controller import Controller
-from trainyard.operator.diary import Diary, Sink
-from trainyard.operator.host import Host
-from trainyard.operator.records import JobKey, JobRecord
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.reconcile.controller import Controller
+from trainyard.operator.reconcile.job_records import JobKey, JobRecord
+from trainyard.operator.reconcile.reconcile_log import ReconcileLog, Sink
+from trainyard.operator.runtime_context import RuntimeContext
 
 TIME_LIMIT = 4 * 3600.0
 CALM_SECONDS = 220.0
@@ -78,9 +78,9 @@ def simulate(
     """
     logging.getLogger("trainyard").setLevel(logging.CRITICAL)
     with virtual_loop() as loop:
-        written: Diary | None = None
+        written: ReconcileLog | None = None
         if diary is not None:
-            written = Diary(diary, lambda: round(loop.time(), 6), replayable=replayable)
+            written = ReconcileLog(diary, lambda: round(loop.time(), 6), replayable=replayable)
         run = Run(draw(seed).without(without), loop, written)
         try:
             loop.run_until_complete(run.play())
@@ -91,10 +91,10 @@ def simulate(
         return run.report
 
 
-class Listener(Diary):
+class Listener(ReconcileLog):
     """The diary of every pass: the monitor judges what it tells; `written` keeps it, if at all."""
 
-    def __init__(self, monitor: Monitor, written: Diary | None) -> None:
+    def __init__(self, monitor: Monitor, written: ReconcileLog | None) -> None:
         self._monitor = monitor
         self._written = written
 
@@ -146,7 +146,7 @@ class Run:
     """A scenario being played."""
 
     def __init__(
-        self, scenario: Scenario, loop: asyncio.AbstractEventLoop, diary: Diary | None
+        self, scenario: Scenario, loop: asyncio.AbstractEventLoop, diary: ReconcileLog | None
     ) -> None:
         self.scenario = scenario
         self.loop = loop
@@ -380,7 +380,9 @@ class Run:
         # The monitor knows jobs only; pods of other owners would all be strays to it.
         settings = OperatorSettings(lifecycle=self.settings)
         listener = Listener(self.monitor, self.diary)
-        controller = Controller(client, settings, Host(self.clock, jitter, diary=listener))
+        controller = Controller(
+            client, settings, RuntimeContext(self.clock, jitter, diary=listener)
+        )
         if self.reporters:
             self.reporters.controllers.append(controller)
         turn = asyncio.Event()

@@ -37,12 +37,12 @@ from trainyard.lifecycle.reconcile_context import ReconcileContext, RestartDecis
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import group_restarts, pod_failure_rules, restart_policies
 from trainyard.lifecycle.restart import repeated_failures as restart_judge
-from trainyard.operator import planners
-from trainyard.operator.cache import Store
-from trainyard.operator.doubts import Doubts
-from trainyard.operator.executor import Executor, Outcome
-from trainyard.operator.queue import WorkQueue
-from trainyard.operator.records import JobRecord
+from trainyard.operator.reconcile import planner
+from trainyard.operator.reconcile.executor import Executor, ReconcileResult
+from trainyard.operator.reconcile.job_records import JobRecord
+from trainyard.operator.reconcile.object_cache import ObjectCache
+from trainyard.operator.reconcile.takeover_resync import TakeoverResync
+from trainyard.operator.reconcile.work_queue import WorkQueue
 
 SEEDS = 400
 TERMINAL = ("Succeeded", "Failed")
@@ -59,7 +59,7 @@ def found(monkeypatch: pytest.MonkeyPatch, plant: Plant, first: int = 0) -> tupl
 
 def drop_the_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache does not take in the controller's own writes."""
-    monkeypatch.setattr(Store, "wrote", lambda store, item: None)
+    monkeypatch.setattr(ObjectCache, "wrote", lambda store, item: None)
 
 
 def delete_first(is_meant: Callable[[Plan], bool]) -> Plant:
@@ -68,7 +68,7 @@ def delete_first(is_meant: Callable[[Plan], bool]) -> Plant:
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         execute = Executor.execute
 
-        async def hasty(self: Executor, job: JobRecord, plan: Plan) -> Outcome:
+        async def hasty(self: Executor, job: JobRecord, plan: Plan) -> ReconcileResult:
             if plan.status is not None and is_meant(plan):
                 await self._act(job, [a for a in plan.actions if isinstance(a, Delete)])
             return await execute(self, job, plan)
@@ -87,9 +87,9 @@ def ignore_409(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conflict on the status does not void the plan."""
     store = Executor._store
 
-    async def stubborn(self: Executor, job: JobRecord, plan: Plan) -> JobRecord | Outcome:
+    async def stubborn(self: Executor, job: JobRecord, plan: Plan) -> JobRecord | ReconcileResult:
         stored = await store(self, job, plan)
-        return job if stored is Outcome.STALE else stored
+        return job if stored is ReconcileResult.STALE else stored
 
     monkeypatch.setattr(Executor, "_store", stubborn)
 
@@ -109,7 +109,7 @@ def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             status = {**status, "phase": "Running", "internal": account}
         return plan_of_a_job(workload, status, observed, now, settings)
 
-    monkeypatch.setattr(planners, "plan", amnesiac)
+    monkeypatch.setattr(planner, "plan", amnesiac)
 
 
 def lose_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,11 +120,11 @@ def lose_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
 def act_on_a_stale_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new list after 410 does not remove what has gone in between."""
 
-    def replace(store: Store[Any], items: Sequence[Any], resource_version: str) -> None:
+    def replace(store: ObjectCache[Any], items: Sequence[Any], resource_version: str) -> None:
         for item in items:
             store.upsert(item)
 
-    monkeypatch.setattr(Store, "replace", replace)
+    monkeypatch.setattr(ObjectCache, "replace", replace)
 
 
 def count_an_eviction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,8 +196,10 @@ def write_nothing(name: str) -> Plant:
 
 def take_a_silent_watch_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """One who takes over reads no job that has no status where it watched."""
-    about = Doubts.about
-    monkeypatch.setattr(Doubts, "about", lambda self, job: bool(job.status) and about(self, job))
+    about = TakeoverResync.about
+    monkeypatch.setattr(
+        TakeoverResync, "about", lambda self, job: bool(job.status) and about(self, job)
+    )
 
 
 def forget_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:

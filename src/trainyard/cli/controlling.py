@@ -21,11 +21,11 @@ from trainyard.kube.transport import Transport
 from trainyard.kube.unix_transport import UnixTransport
 from trainyard.machine.ownership import check_secret
 from trainyard.machine.state_folder import Paths, state_folder
-from trainyard.operator import solo
-from trainyard.operator.authority import Authority, issue
-from trainyard.operator.channel import Channel
-from trainyard.operator.host import wall_clock
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator import embedded_operator
+from trainyard.operator.channel.channel_ca import ChannelCA, issue_channel_ca
+from trainyard.operator.channel.report_channel import ReportChannel
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.runtime_context import wall_clock
 from trainyard.schema.errors import TrainyardError
 
 _CHANNEL_HOSTS = ("10.244.0.1", "127.0.0.1")
@@ -46,7 +46,7 @@ async def control(
         lifecycle = replace(lifecycle, channel_address=address)
     settings = OperatorSettings.local(lifecycle)
     async with Client(transport) as client:
-        await solo.run(client, settings, ready=ready, channel=channel)
+        await embedded_operator.run(client, settings, ready=ready, channel=channel)
 
 
 # Decision 244.
@@ -90,24 +90,24 @@ async def _one_life(
             await process.wait()
 
 
-def _channel() -> Channel:
+def _channel() -> ReportChannel:
     path = Paths(state_folder()).channel
 
-    async def renew() -> Authority:
+    async def renew() -> ChannelCA:
         return _authority(path)
 
-    return Channel(_authority(path), renew)
+    return ReportChannel(_authority(path), renew)
 
 
-def _authority(path: Path) -> Authority:
+def _authority(path: Path) -> ChannelCA:
     """As kept of earlier clusters, whose pods may live on; made anew where it has to be."""
     found = None
     with suppress(OSError, ValueError):
         check_secret(path)
-        found = Authority.read(json.loads(path.read_bytes()))
-    if found is not None and found.is_good(_CHANNEL_HOSTS, wall_clock()):
+        found = ChannelCA.read(json.loads(path.read_bytes()))
+    if found is not None and found.is_valid_for(_CHANNEL_HOSTS, wall_clock()):
         return found
-    made = issue(_CHANNEL_HOSTS, found, wall_clock())
+    made = issue_channel_ca(_CHANNEL_HOSTS, found, wall_clock())
     with suppress(OSError):  # else it is good for this cluster's life
         write_private(path, json.dumps(dict(made.files)).encode())
     return made

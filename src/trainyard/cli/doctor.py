@@ -77,7 +77,7 @@ def _of_cluster(
     import asyncio
 
     from trainyard.embedded.doctor_findings import Finding
-    from trainyard.operator.doctor import examine
+    from trainyard.operator.doctor.cluster_doctor import examine
 
     asked = examine(kubeconfig, context, namespace, as_operator=as_operator)
     return [Finding(*each) for each in asyncio.run(asked)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TextIO
 
-from trainyard.operator.logs import Text
+from trainyard.operator.operator_logging import TextFormatter
 from trainyard.podruntime.log_files import keep_end
 
 _LOG_BYTES = 10 << 20
@@ -22,5 +22,5 @@ class _Bounded(logging.StreamHandler[TextIO]):
 def log_to(file: TextIO) -> None:
     """Log there from now on; of a file only the last megabytes are kept."""
     handler = _Bounded(file)
-    handler.setFormatter(Text())
+    handler.setFormatter(TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.INFO)

@@ -46,11 +46,11 @@ def command(
     before 1.25 no rules in the definitions. The operator then ignores such a change, with a
     warning.
     """
-    from trainyard.operator.effective import Effective, InvalidSettings
-    from trainyard.operator.manifests import Install, dump, manifests
+    from trainyard.operator.config.settings_loader import EffectiveSettings, InvalidSettings
+    from trainyard.operator.install.install_manifests import Install, dump, manifests
 
     try:
-        effective = Effective({}, {}, config)
+        effective = EffectiveSettings({}, {}, config)
     except InvalidSettings as error:
         raise click.UsageError(str(error)) from error
     install = Install(

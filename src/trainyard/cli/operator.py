@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainyard.cli.garbage import collect_garbage_again
-from trainyard.operator.all_settings import SETTINGS
-from trainyard.operator.setting import PREFIX, Setting, Several, Truth
+from trainyard.operator.config.setting_types import PREFIX, BooleanSetting, ListSetting, Setting
+from trainyard.operator.config.settings_table import SETTINGS
 from trainyard.schema.errors import TrainyardError
 
 _FIRST_LISTS_SECONDS = 60.0
 
 if TYPE_CHECKING:
-    from trainyard.operator.effective import Effective
-    from trainyard.operator.service import Service
-    from trainyard.operator.settings import ServiceSettings
+    from trainyard.operator.config.operator_settings import ServiceSettings
+    from trainyard.operator.config.settings_loader import EffectiveSettings
+    from trainyard.operator.operator_process import OperatorProcess
 
 
 def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,16 +33,16 @@ def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _option(setting: Setting) -> Callable[..., Any]:
     # Judged with what variables and the file say, not here.
-    default = f"  [default: {setting.default_text}]" if setting.default_text else ""
+    default = f"  [default: {setting.default_description}]" if setting.default_description else ""
     text = setting.help + default
-    if isinstance(setting.values, Truth):
+    if isinstance(setting.values, BooleanSetting):
         no = setting.flag.replace("--", "--no-", 1)
         return click.option(f"{setting.flag}/{no}", setting.name, default=None, help=text)
     return click.option(
         *(("-n",) if setting.flag == "--namespace" else ()),
         setting.flag,
         setting.name,
-        multiple=isinstance(setting.values, Several),
+        multiple=isinstance(setting.values, ListSetting),
         metavar=setting.values.metavar,
         help=text,
     )
@@ -83,10 +83,10 @@ def command(
     _check_extra()
     import uvloop
 
-    from trainyard.operator import logs
+    from trainyard.operator.operator_logging import configure_logging
 
     settings = effective.settings
-    logs.configure(sys.stderr, settings.log_level, settings.log_format)
+    configure_logging(sys.stderr, settings.log_level, settings.log_format)
     uvloop.run(_run(kubeconfig, context, settings))
 
 
@@ -96,13 +96,17 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _effective(config: Path | None, flags: dict[str, str]) -> Effective:
+def _effective(config: Path | None, flags: dict[str, str]) -> EffectiveSettings:
     from trainyard.kube.credentials import own_namespace
-    from trainyard.operator.effective import Effective, InvalidSettings, Surroundings
+    from trainyard.operator.config.settings_loader import (
+        EffectiveSettings,
+        InvalidSettings,
+        PodEnvironment,
+    )
 
-    around = Surroundings(own_namespace(), _resolver_configuration())
+    around = PodEnvironment(own_namespace(), _resolver_configuration())
     try:
-        return Effective(flags, os.environ, config, around)
+        return EffectiveSettings(flags, os.environ, config, around)
     except InvalidSettings as error:
         raise click.UsageError(str(error)) from error
 
@@ -128,13 +132,13 @@ async def _run(kubeconfig: str | None, context: str | None, settings: ServiceSet
     import signal
 
     from trainyard.kube.client import Client
-    from trainyard.operator.service import Service
+    from trainyard.operator.operator_process import OperatorProcess
 
     async with (
         await Client.paced(kubeconfig, context, settings.api) as client,
         await Client.from_kubeconfig(kubeconfig, context) as lease_client,
     ):
-        service = Service(client, settings, lease_client=lease_client)
+        service = OperatorProcess(client, settings, lease_client=lease_client)
         serving = asyncio.ensure_future(service.run())
         collecting = asyncio.ensure_future(_collect_garbage_later(service))
         loop = asyncio.get_running_loop()
@@ -147,7 +151,7 @@ async def _run(kubeconfig: str | None, context: str | None, settings: ServiceSet
             serving.result()
 
 
-async def _collect_garbage_later(service: Service) -> None:
+async def _collect_garbage_later(service: OperatorProcess) -> None:
     """First lists leave no garbage, and what they leave is there to stay: to look through it all
     again and again took a quarter of a cold start (decision 186)."""
     import asyncio

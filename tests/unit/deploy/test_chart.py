@@ -13,8 +13,8 @@ from tools.chart_values import VALUES
 
 from tests.helm import CHART, Refused, asked, lint, render
 from trainyard.kinds.shared.job_settings import GangBackend
-from trainyard.operator.effective import Effective
-from trainyard.operator.manifests import Install, manifests
+from trainyard.operator.config.settings_loader import EffectiveSettings
+from trainyard.operator.install.install_manifests import Install, manifests
 
 Object = dict[str, Any]
 IMAGE = {"image": {"repository": "registry/trainyard"}}
@@ -156,7 +156,7 @@ def test_the_settings_arrive_and_new_ones_make_new_pods(
 ) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(named(charts["all"], "ConfigMap", "jobs")["data"]["settings.yaml"])
-    made = Effective({}, {}, file)
+    made = EffectiveSettings({}, {}, file)
     assert (made["sshPort"], made["leaseDuration"], made["namespaces"]) == (
         2299,
         60.0,
@@ -178,7 +178,7 @@ def test_rights_follow_the_settings(
     """As those of `manifests` do."""
     file = tmp_path / "settings.yaml"
     file.write_text(yaml.safe_dump(SCOPES[number]))
-    effective = Effective({}, {}, file)
+    effective = EffectiveSettings({}, {}, file)
     operator = replace(effective.settings.operator, has_channel=effective["channel"])
     install = Install("any", "ops", operator=operator, settings=effective.given)
     wanted = [reduced(o) for o in manifests(install) if _is_right(o)]

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
-from trainyard.operator.grants import grants
-from trainyard.operator.manifests import Install, manifests
+from trainyard.operator.install.install_manifests import Install, manifests
+from trainyard.operator.install.rbac_rules import conditional_rules
 
 BASES = Path(__file__).parents[3] / "deploy/kustomize"
 Object = dict[str, Any]
@@ -60,7 +60,7 @@ def test_that_of_a_namespace_has_no_right_outside_of_it(tmp_path: Path) -> None:
     assert not kinds & {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
     by_name = {key(obj): obj for obj in objects}
     role = by_name["Role", "trainyard-operator"]
-    assert role["rules"] == [each.rule for each in grants() if not each.cluster]
+    assert role["rules"] == [each.rule for each in conditional_rules() if not each.cluster]
     for name in ("trainyard-operator", "trainyard-operator-lease"):
         subject = by_name["RoleBinding", name]["subjects"][0]
         assert (subject["name"], subject["namespace"]) == ("trainyard-operator", "team")

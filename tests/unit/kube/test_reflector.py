@@ -18,7 +18,7 @@ from trainyard.kube.client import Client, Selection
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.observed import Pod
-from trainyard.operator.cache import Store
+from trainyard.operator.reconcile.object_cache import ObjectCache
 
 
 class World:
@@ -39,7 +39,7 @@ class World:
             lambda sent: None,
             lambda *_: None,
         )
-        self.store: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
+        self.store: ObjectCache[Pod] = ObjectCache(lambda pod: pod.owner_uid, lambda pod: None)
         self.reflector = Reflector(
             Client(wire),
             PODS,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.test_controller import PATIENCE_SECONDS, eventually, job, running
-from tests.unit.operator.test_passes import Yard, in_yard
+from tests.unit.operator.test_reconciles import Yard, in_yard
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
@@ -19,8 +19,8 @@ from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS, SERVICES
-from trainyard.operator.settings import OperatorSettings
-from trainyard.operator.solo import run
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.embedded_operator import run
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 BOARDS = KINDS["TensorBoard"].resource

@@ -23,9 +23,9 @@ from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, SERVICES
 from trainyard.kube.transport import Request, Response, StreamResponse
 from trainyard.kube.unix_transport import UnixTransport
-from trainyard.operator.service import Service
-from trainyard.operator.settings import OperatorSettings, ServiceSettings
-from trainyard.operator.solo import run
+from trainyard.operator.config.operator_settings import OperatorSettings, ServiceSettings
+from trainyard.operator.embedded_operator import run
+from trainyard.operator.operator_process import OperatorProcess
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 SETTINGS = OperatorSettings(lifecycle=Settings.local())
@@ -212,7 +212,7 @@ async def test_a_namespace_comes_and_goes_with_its_labels(client: Client) -> Non
 
 async def test_a_service_leads_and_shows_its_health_and_metrics(client: Client) -> None:
     settings = ServiceSettings(operator=SETTINGS, host="127.0.0.1", port=0)
-    service = Service(client, settings)
+    service = OperatorProcess(client, settings)
     async with running(service.run()), aiohttp.ClientSession() as session:
 
         async def get(path: str) -> tuple[int, str]:
@@ -302,13 +302,13 @@ async def test_a_standby_knows_the_cluster_when_it_takes_over(
 @contextlib.asynccontextmanager
 async def _running_service(
     client: Client, settings: ServiceSettings, lease_client: Client | None = None
-) -> AsyncIterator[Service]:
-    service = Service(client, settings, lease_client=lease_client)
+) -> AsyncIterator[OperatorProcess]:
+    service = OperatorProcess(client, settings, lease_client=lease_client)
     async with running(service.run()):
         yield service
 
 
-async def _is(service: Service, state: str) -> bool:
+async def _is(service: OperatorProcess, state: str) -> bool:
     if not service.port:
         return False
     url = f"http://127.0.0.1:{service.port}/readyz"

@@ -21,11 +21,16 @@ from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.kube.resources import PODS as POD_RESOURCE
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
-from trainyard.operator.cache import Store
-from trainyard.operator.executor import Cache, Children, Executor, Outcome
-from trainyard.operator.host import Host
-from trainyard.operator.records import JobRecord
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.reconcile.executor import (
+    ChildResource,
+    ClusterCache,
+    Executor,
+    ReconcileResult,
+)
+from trainyard.operator.reconcile.job_records import JobRecord
+from trainyard.operator.reconcile.object_cache import ObjectCache
+from trainyard.operator.runtime_context import RuntimeContext
 
 KIND = JOB_KINDS["GenericJob"]
 JOB = Key(KIND.plural, "default", "train")
@@ -43,15 +48,17 @@ class Bench:
         conditions = Conditions(lambda call: self.fault(call), lambda key: None)
         wire = Wire(self.server, conditions, random.Random(2), 1, bool, self._sent, lambda *_: None)
         client = Client(wire)
-        self.jobs: Store[JobRecord] = Store(lambda job: job.uid, lambda job: None)
-        self.pods: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
-        self.services: Store[Owned] = Store(lambda owned: owned.owner_uid, lambda owned: None)
-        children: dict[Resource, Children] = {
-            PODS: Children(POD_RESOURCE, self.pods, Pod.decode),
-            SERVICES: Children(SERVICES, self.services, partial(Owned.decode, SERVICES)),
+        self.jobs: ObjectCache[JobRecord] = ObjectCache(lambda job: job.uid, lambda job: None)
+        self.pods: ObjectCache[Pod] = ObjectCache(lambda pod: pod.owner_uid, lambda pod: None)
+        self.services: ObjectCache[Owned] = ObjectCache(
+            lambda owned: owned.owner_uid, lambda owned: None
+        )
+        children: dict[Resource, ChildResource] = {
+            PODS: ChildResource(POD_RESOURCE, self.pods, Pod.decode),
+            SERVICES: ChildResource(SERVICES, self.services, partial(Owned.decode, SERVICES)),
         }
-        cache = Cache({KIND.kind: self.jobs}, children)
-        self.executor = Executor(client, cache, OperatorSettings(), Host(self.clock))
+        cache = ClusterCache({KIND.kind: self.jobs}, children)
+        self.executor = Executor(client, cache, OperatorSettings(), RuntimeContext(self.clock))
         self.recorder, self.refusals = self.executor.recorder, self.executor.refusals
         stored = self.server.create(
             KIND.plural, "default", {"metadata": {"name": "train"}, "spec": {}}
@@ -73,7 +80,7 @@ class Bench:
     def service(self, name: str) -> Create:
         return Create(SERVICES, name, partial(self.pod, name))
 
-    async def create_first_pod(self) -> Outcome:
+    async def create_first_pod(self) -> ReconcileResult:
         """The first pass of a job with a Service and a pod."""
         return await self.execute(
             status={"phase": "Pending"},
@@ -85,7 +92,7 @@ class Bench:
     def stored_phase(self) -> str:
         return str((self.server.get(JOB).get("status") or {}).get("phase", ""))
 
-    async def execute(self, **parts: Any) -> Outcome:
+    async def execute(self, **parts: Any) -> ReconcileResult:
         return await self.executor.execute(self.job, Plan(**{"status": None, **parts}))
 
     @property
@@ -108,7 +115,7 @@ def on_bench(body: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
 def test_the_status_is_written_before_anything_is_done() -> None:
     async def body(bench: Bench) -> None:
         outcome = await bench.execute(status={"phase": "Pending"}, actions=(bench.create("a"),))
-        assert outcome is Outcome.DONE
+        assert outcome is ReconcileResult.DONE
         assert bench.writes == ["PUT genericjobs/train", "POST pods/"]
         known = bench.jobs.get("default", "train")
         assert known is not None
@@ -125,7 +132,7 @@ def test_a_conflict_on_the_status_voids_the_plan() -> None:
             actions=(bench.create("a"),),
             events=(Event("Normal", "Created", "x"),),
         )
-        assert outcome is Outcome.STALE
+        assert outcome is ReconcileResult.STALE
         assert bench.pod_names == []
         assert not bench.services
         await bench.recorder.flush()
@@ -138,7 +145,7 @@ def test_a_job_that_is_gone_gets_nothing() -> None:
     async def body(bench: Bench) -> None:
         bench.server.delete(JOB)
         outcome = await bench.execute(status={"phase": "Pending"}, actions=(bench.create("a"),))
-        assert outcome is Outcome.JOB_GONE
+        assert outcome is ReconcileResult.JOB_GONE
         assert bench.pod_names == []
 
     on_bench(body)
@@ -153,7 +160,7 @@ def test_nothing_is_created_before_the_status_is_stored() -> None:
             return Fault.NONE
 
         bench.fault = note
-        assert await bench.create_first_pod() is Outcome.DONE
+        assert await bench.create_first_pod() is ReconcileResult.DONE
         assert bench.writes == ["PUT genericjobs/train", "POST services/", "POST pods/"]
         assert phases == {"genericjobs": "", "services": "Pending", "pods": "Pending"}
         assert len(bench.services) == len(bench.pods) == 1
@@ -178,7 +185,7 @@ def test_first_pods_wait_for_what_they_rely_on(fault: Fault) -> None:
     async def body(bench: Bench) -> None:
         bench.fault = lambda call: fault if call.key.plural == "services" else Fault.NONE
         if fault is Fault.REFUSED:
-            assert await bench.create_first_pod() is Outcome.INCOMPLETE
+            assert await bench.create_first_pod() is ReconcileResult.INCOMPLETE
             assert [refusal.name for refusal in bench.refusals.refused_to(bench.job.uid)] == ["s"]
         else:
             with pytest.raises(Unreachable):
@@ -190,7 +197,9 @@ def test_first_pods_wait_for_what_they_rely_on(fault: Fault) -> None:
         bench.fault = lambda call: Fault.NONE
         again = (bench.service("s"), bench.create("a"))
         bench.job = bench.jobs.get("default", "train") or bench.job
-        assert await bench.execute(status={"phase": "Running"}, actions=again) is Outcome.DONE
+        assert (
+            await bench.execute(status={"phase": "Running"}, actions=again) is ReconcileResult.DONE
+        )
         assert bench.pod_names == ["a"]
         assert len(bench.server.all("services")) == 1
 
@@ -204,7 +213,9 @@ def test_first_pods_wait_for_a_status_that_is_stored(gone: bool) -> None:
             bench.server.delete(JOB)
         else:
             bench.server.patch(JOB, {"metadata": {"annotations": {"a": "b"}}})
-        assert await bench.create_first_pod() is (Outcome.JOB_GONE if gone else Outcome.STALE)
+        assert await bench.create_first_pod() is (
+            ReconcileResult.JOB_GONE if gone else ReconcileResult.STALE
+        )
         assert bench.pod_names == []
         assert not bench.services
         await bench.recorder.flush()
@@ -219,7 +230,7 @@ def test_a_creation_whose_answer_was_lost_is_found_again() -> None:
         with pytest.raises(Unreachable):
             await bench.execute(actions=(bench.create("a"),))
         bench.fault = lambda call: Fault.NONE
-        assert await bench.execute(actions=(bench.create("a"),)) is Outcome.DONE
+        assert await bench.execute(actions=(bench.create("a"),)) is ReconcileResult.DONE
         assert bench.pod_names == ["a"]
         assert [pod.name for pod in bench.owned_pods] == ["a"]
 
@@ -229,7 +240,7 @@ def test_a_creation_whose_answer_was_lost_is_found_again() -> None:
 def test_a_name_that_another_holds_is_reported_and_not_taken_over() -> None:
     async def body(bench: Bench) -> None:
         bench.server.create("pods", "default", bench.pod("a", owner="somebody"))
-        assert await bench.execute(actions=(bench.create("a"),)) is Outcome.INCOMPLETE
+        assert await bench.execute(actions=(bench.create("a"),)) is ReconcileResult.INCOMPLETE
         (conflict,) = bench.refusals.taken_from(bench.job.uid)
         assert (conflict.name, conflict.owner) == ("a", "GenericJob other")
         assert len(bench.pods) == 0
@@ -246,7 +257,7 @@ def test_a_taken_name_is_tried_again_ever_more_slowly() -> None:
             assert conflict.until is not None
             delays.append((conflict.until - bench.clock()).total_seconds())
         assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
-        assert await bench.execute(actions=(bench.create("a"),)) is Outcome.DONE
+        assert await bench.execute(actions=(bench.create("a"),)) is ReconcileResult.DONE
         assert bench.refusals.taken_from(bench.job.uid) == ()
 
     on_bench(body)
@@ -272,17 +283,17 @@ def test_a_refused_creation_ends_the_batch_and_is_remembered() -> None:
     async def body(bench: Bench) -> None:
         bench.fault = lambda call: Fault.REFUSED if call.method == "POST" else Fault.NONE
         many = tuple(bench.create(f"p{number}") for number in range(100))
-        assert await bench.execute(actions=many) is Outcome.INCOMPLETE
+        assert await bench.execute(actions=many) is ReconcileResult.INCOMPLETE
         assert len(bench.writes) == 8
         refused = {refusal.name: refusal for refusal in bench.refusals.refused_to(bench.job.uid)}
         assert {refusal.count for refusal in refused.values()} == {1}
         # A job's status shows it, and goes on to name resources as it always has.
         assert refused["p0"].message == "cannot create pods default/p0: exceeded quota"
         bench.writes.clear()
-        assert await bench.execute(actions=many) is Outcome.INCOMPLETE
+        assert await bench.execute(actions=many) is ReconcileResult.INCOMPLETE
         assert len(bench.writes) == 1, "once burnt, begin with one"
         bench.fault = lambda call: Fault.NONE
-        assert await bench.execute(actions=many) is Outcome.DONE
+        assert await bench.execute(actions=many) is ReconcileResult.DONE
         assert bench.refusals.refused_to(bench.job.uid) == ()
 
     on_bench(body)
@@ -299,7 +310,7 @@ def test_a_thousand_pods_are_created_a_few_at_a_time() -> None:
 
         bench.fault = count
         many = tuple(bench.create(f"p{number}") for number in range(1000))
-        assert await bench.execute(actions=many) is Outcome.DONE
+        assert await bench.execute(actions=many) is ReconcileResult.DONE
         assert len(bench.pod_names) == 1000
         assert most <= 32
 
@@ -313,7 +324,7 @@ def test_only_the_pod_that_was_meant_is_deleted() -> None:
         key = Key("pods", "default", "a")
         bench.server.delete(key)
         bench.server.create("pods", "default", bench.pod("a"))
-        assert await bench.execute(actions=(Delete(PODS, "a", stale.uid),)) is Outcome.DONE
+        assert await bench.execute(actions=(Delete(PODS, "a", stale.uid),)) is ReconcileResult.DONE
         assert bench.pod_names == ["a"]
         assert len(bench.pods) == 0, "the one that was meant is known to be gone"
 
@@ -326,7 +337,7 @@ def test_a_patch_of_a_pod_that_is_gone_is_not_repeated() -> None:
         stale = next(iter(bench.owned_pods))
         bench.server.delete(Key("pods", "default", "a"))
         patch = Patch(PODS, "a", stale.uid, {"spec": {"activeDeadlineSeconds": 1}})
-        assert await bench.execute(actions=(patch,)) is Outcome.DONE
+        assert await bench.execute(actions=(patch,)) is ReconcileResult.DONE
         assert len(bench.pods) == 0
 
     on_bench(body)
@@ -342,7 +353,7 @@ def test_pods_are_stopped_before_any_of_them_is_deleted() -> None:
         stop = {"spec": {"activeDeadlineSeconds": 1}}
         stops = (Patch(PODS, pod.name, pod.uid, stop) for pod in pods)
         deletions = (Delete(PODS, pod.name, pod.uid) for pod in pods)
-        assert await bench.execute(actions=(*stops, *deletions)) is Outcome.DONE
+        assert await bench.execute(actions=(*stops, *deletions)) is ReconcileResult.DONE
         assert [write.split()[0] for write in bench.writes] == ["PATCH"] * 2 + ["DELETE"] * 2
 
     on_bench(body)

@@ -13,13 +13,13 @@ import pytest
 from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import Key, Obj
 from tests.simulation.virtual_time import run
-from tests.unit.operator.test_passes import Yard, in_yard, pytorch
+from tests.unit.operator.test_reconciles import Yard, in_yard, pytorch
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.transport import Request, Response
-from trainyard.operator.controller import Controller
-from trainyard.operator.host import Host
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.reconcile.controller import Controller
+from trainyard.operator.runtime_context import RuntimeContext
 
 JOBS = "pytorchtrainingjobs"
 REPLICAS = 3
@@ -60,7 +60,7 @@ def _wire(yard: Yard, conditions: Conditions, make: type[Wire] = Wire) -> Any:
 async def leading(yard: Yard, wire: Wire | None = None) -> AsyncIterator[Controller]:
     """Another controller of the same cluster, once it has read that."""
     client = Client(wire or _wire(yard, yard.conditions))
-    controller = Controller(client, OperatorSettings(), Host(yard.clock))
+    controller = Controller(client, OperatorSettings(), RuntimeContext(yard.clock))
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(1)
     yield controller
@@ -219,7 +219,9 @@ def test_a_job_that_a_late_watch_shows_as_new_is_not_begun_again() -> None:
     async def body(yard: Yard) -> None:
         late = Conditions(lambda call: Fault.NONE, lambda key: None)
         late.lag[JOBS] = 100.0
-        standby = Controller(Client(_wire(yard, late)), OperatorSettings(), Host(yard.clock))
+        standby = Controller(
+            Client(_wire(yard, late)), OperatorSettings(), RuntimeContext(yard.clock)
+        )
         watching = asyncio.create_task(standby.watch())
         async with leading(yard):
             key = yard.submit(pytorch(replicas=1, runPolicy={"cleanUpPolicy": "All"}))

@@ -13,7 +13,7 @@ from tests.queueing.kueue import FLAVOR, Kueue, condition, finished, tell, true
 from tests.simulation.network import Call, Fault
 from tests.simulation.queueing import PLURAL, Queues
 from tests.simulation.server import Key, Obj
-from tests.unit.operator.test_passes import Yard, generic, in_yard, pytorch
+from tests.unit.operator.test_reconciles import Yard, generic, in_yard, pytorch
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 
 SETTINGS = Settings(gang_backend=GangBackend.KUEUE)

@@ -15,7 +15,7 @@ from tools.monitoring import FOLDER, dashboard, generated, groups
 
 from tests.simulation.virtual_time import run
 from tests.tools import promtool
-from tests.unit.operator.test_metrics import Yard, life
+from tests.unit.operator.test_operator_metrics import Yard, life
 
 _NAMES = re.compile(r"\b((?:trainyard|process)_\w+)")
 _LABELS = re.compile(r"\b(?:trainyard|process)_\w+\{([^}]*)\}|by \(([^)]*)\)")

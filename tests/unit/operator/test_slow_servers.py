@@ -18,10 +18,10 @@ from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.paced_transport import Limits, PacedTransport
 from trainyard.kube.transport import Request, Response, StreamResponse
-from trainyard.operator.controller import Controller
-from trainyard.operator.election import LeaderElection
-from trainyard.operator.host import Host
-from trainyard.operator.settings import LeaseSettings, OperatorSettings
+from trainyard.operator.config.operator_settings import LeaseSettings, OperatorSettings
+from trainyard.operator.leader_election import LeaderElection
+from trainyard.operator.reconcile.controller import Controller
+from trainyard.operator.runtime_context import RuntimeContext
 
 JOBS = KINDS["PyTorchTrainingJob"]
 Trouble = Callable[[], Awaitable[Response | None]]
@@ -103,7 +103,9 @@ class Land:
         paced = PacedTransport(self._transport(name), Limits())
         jitter = random.Random(f"{name} jitter").random
         client = Client(paced, jitter=jitter, quiet=paced.quiet)
-        controller = Controller(client, OperatorSettings(), Host(clock, random.Random(name)))
+        controller = Controller(
+            client, OperatorSettings(), RuntimeContext(clock, random.Random(name))
+        )
         other = Client(self._transport(f"{name} lease"), jitter=jitter)
         lease = LeaderElection(other, LeaseSettings(), clock, identity=name)
 

@@ -17,8 +17,8 @@ from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS
-from trainyard.operator.settings import OperatorSettings
-from trainyard.operator.solo import run
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.embedded_operator import run
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import trainyard
-from tests.unit.operator.test_channel import PATH, Yard, served
-from trainyard.operator.authority import CA
+from tests.unit.operator.test_report_channel import PATH, Yard, served
+from trainyard.operator.channel.channel_ca import CA
 
 WAIT_SECONDS = 120.0
 

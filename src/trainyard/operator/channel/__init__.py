@@ -1,0 +1,1 @@
+"""The channel by which pods report to the controller."""

@@ -1,0 +1,1 @@
+"""The operator's settings: from flags, environment variables and a file."""

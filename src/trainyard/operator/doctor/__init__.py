@@ -1,0 +1,1 @@
+"""What `trainyard doctor --context` checks on a cluster."""

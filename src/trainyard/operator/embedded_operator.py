@@ -1,0 +1,33 @@
+"""The one controller of an embedded cluster: no election, no endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+from trainyard.kube.client import Client
+from trainyard.operator.channel.report_channel import ReportChannel
+from trainyard.operator.channel.report_router import ReportRouter
+from trainyard.operator.config.operator_settings import OperatorSettings
+from trainyard.operator.reconcile.controller import Controller
+from trainyard.operator.runtime_context import Clock, RuntimeContext, wall_clock
+
+
+async def run(
+    client: Client,
+    settings: OperatorSettings | None = None,
+    *,
+    now: Clock = wall_clock,
+    ready: asyncio.Event | None = None,
+    channel: tuple[ReportChannel, socket.socket] | None = None,
+) -> None:
+    """Look after all jobs until cancelled; `ready` is set once the cluster has been read.
+
+    `channel`: where pods report, and the socket on which it listens.
+    """
+    host = RuntimeContext(now, channel=channel[0] if channel else None)
+    controller = Controller(client, settings or OperatorSettings(), host)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(controller.run(ready))
+        if channel is not None:
+            group.create_task(channel[0].serve(channel[1], ReportRouter(controller)))

@@ -1,0 +1,1 @@
+"""What an operator counts, and how it serves that."""

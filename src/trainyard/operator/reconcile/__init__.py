@@ -1,0 +1,1 @@
+"""The controller: watch, queue, plan, execute."""
