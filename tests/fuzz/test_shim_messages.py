@@ -25,8 +25,8 @@ from tests.fuzz.mutation import mutated, mutated_bytes
 from tests.fuzz.seeds import BATCH
 from trainyard.podruntime import protocol as p
 from trainyard.podruntime import wire
-from trainyard.podruntime.processes.child_channel import Channel
-from trainyard.podruntime.processes.child_tasks import Progress
+from trainyard.podruntime.processes.child_channel import ChildChannel
+from trainyard.podruntime.processes.child_tasks import ChildReport
 from trainyard.podruntime.protocol import Attach
 
 PATIENCE_SECONDS = 120.0
@@ -85,7 +85,7 @@ class Talk:
 
     def __init__(self, folder: Path) -> None:
         until = time.monotonic() + PATIENCE_SECONDS
-        while (found := wire.find(str(folder))) is None:
+        while (found := wire.connect(str(folder))) is None:
             assert time.monotonic() < until
             time.sleep(0.01)
         self._socket = found
@@ -243,10 +243,10 @@ def test_no_message_of_a_first_process_is_more_than_junk(message_seeds: Sequence
     for seed in message_seeds:
         rng = random.Random(seed)
         for _ in range(BATCH):
-            told = Progress(rng.random() < 0.5, "why", rng.randrange(256), 9, (1, 2))
+            told = ChildReport(rng.random() < 0.5, "why", rng.randrange(256), 9, (1, 2))
             data = json.dumps(mutated(p.to_raw(told), rng)).encode()
             data = mutated_bytes(data, rng) if rng.random() < 0.3 else data
-            channel = Channel()
+            channel = ChildChannel()
             end = socket.socket(fileno=os.dup(channel.theirs))
             with end, Descriptors(Path("/"), rng) as descriptors:
                 try:
@@ -261,7 +261,7 @@ def test_no_message_of_a_first_process_is_more_than_junk(message_seeds: Sequence
                 pass
             else:
                 assert message is not None
-                assert 0 <= (message.progress.code or 0) <= 255
+                assert 0 <= (message.report.code or 0) <= 255
                 for fd in message.descriptors:
                     os.close(fd)
             channel.close()

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable
 
 from trainyard.podruntime import isolation, limit_errors
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.event_loop import Loop, guarded
-from trainyard.podruntime.forked_child import Child
+from trainyard.podruntime.event_loop import EventLoop, run_catching
+from trainyard.podruntime.forked_child import ForkedChild
 from trainyard.podruntime.isolation import Sandbox
 from trainyard.podruntime.log_files import LogFile, LogLimits
 from trainyard.podruntime.processes.child_tasks import (
-    BORN_BESIDE,
-    BORN_IN_GROUP,
     CANNOT_START,
+    FORK_INTO_CGROUP,
+    FORK_INTO_PROCESS_NAMESPACE,
     NOT_EXECUTABLE,
-    Order,
-    Progress,
+    ChildReport,
+    ChildTask,
 )
 from trainyard.podruntime.protocol import (
     ContainerState,
@@ -39,19 +39,19 @@ _READ_BYTES = 1 << 16
 _DRAIN_SECONDS = 1.0
 
 
-class Viewer:
+class OutputSubscriber:
     """A pipe that is given all that is written, to its last byte, as fast as it is read."""
 
-    def __init__(self, fd: int, loop: Loop, changed: Callable[[], None]) -> None:
+    def __init__(self, fd: int, loop: EventLoop, on_caught_up: Callable[[], None]) -> None:
         """Takes ``fd`` over; ``changed()`` is called when it is no longer behind, or gone."""
-        self._fd, self._loop, self._changed = fd, loop, changed
+        self._fd, self._loop, self._on_caught_up = fd, loop, on_caught_up
         self._unsent = b""
         self._is_ending = False
         os.set_blocking(fd, False)
         loop.register(fd, self._ready, lambda _: self.close())
 
     @property
-    def is_gone(self) -> bool:
+    def is_closed(self) -> bool:
         """It has been closed."""
         return self._fd < 0
 
@@ -60,12 +60,12 @@ class Viewer:
         """Nothing more should be shown for now."""
         return bool(self._unsent)
 
-    def show(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """It gets these bytes, as soon as it can take them."""
         self._unsent += data
         self._send()
 
-    def end(self) -> None:
+    def kill_tree(self) -> None:
         """Close it once it has everything."""
         self._is_ending = True
         self._send()
@@ -76,7 +76,7 @@ class Viewer:
             self._loop.unregister(self._fd)
             os.close(self._fd)
             self._fd, self._unsent = -1, b""
-            self._changed()
+            self._on_caught_up()
 
     def _ready(self, events: int) -> None:
         if events & ~select.EPOLLOUT:  # its reader has gone; a pipe's end says nothing else
@@ -84,7 +84,7 @@ class Viewer:
             return
         self._send()
         if not self._unsent:
-            self._changed()
+            self._on_caught_up()
 
     def _send(self) -> None:
         if self._fd < 0:
@@ -103,14 +103,19 @@ class Viewer:
             self._loop.watch_writing(self._fd, bool(self._unsent))
 
 
-class Container(Child):
+class Container(ForkedChild):
     """One run of a container: its processes, its output, how it ended."""
 
     def __init__(
-        self, start: Start, order: Order, flags: int, lent: Iterable[int], pump: Pump
+        self,
+        start: Start,
+        task: ChildTask,
+        flags: int,
+        borrowed_fds: Iterable[int],
+        hub: ContainerHub,
     ) -> None:
         """``lent``: the pod's namespaces."""
-        super().__init__(order, flags, (), lent)
+        super().__init__(task, flags, (), borrowed_fds)
         self.program = start.program
         self.state = ContainerState(
             start.pod,
@@ -124,105 +129,105 @@ class Container(Child):
         )
         self.has_ended = False
         """Whether it has been reaped; its state is ``exited`` when its output is all read too."""
-        self._pump = pump
+        self._hub = hub
         self._has_input, self._awaits_terminal = bool(start.stdin), start.tty
-        self._gives_input_away = start.stdin == "once" and not start.tty
+        self._input_is_exclusive = start.stdin == "once" and not start.tty
         self._output = self._input = -1
-        self._viewers: list[Viewer] = []
-        self._is_held_up = False
+        self._subscribers: list[OutputSubscriber] = []
+        self._is_paused = False
         """Its output is not read until all viewers have what there was."""
         self._log: LogFile | None = None
         self._log_path, self._limits = start.log, LogLimits(start.log_bytes, start.log_files)
         self._drain_until = 0.0
 
-    def share_processes(self, other: Container) -> None:
+    def join_process_namespace(self, other: Container) -> None:
         """Be born in the process namespace of another; raises ProcessLookupError if it has none."""
         if other.has_ended or other.state.state != "running":
             raise ProcessLookupError(f"container {other.state.name} is not running")
-        self.born_in.append(isolation.open_namespace(other.pid, "pid"))
-        self.flags = self.flags & ~sys.CLONE_NEWPID | BORN_BESIDE
-        self.has_company = True
+        self.fork_into.append(isolation.open_namespace(other.pid, "pid"))
+        self.flags = self.flags & ~sys.CLONE_NEWPID | FORK_INTO_PROCESS_NAMESPACE
+        self.outlives_init = True
 
     def open(self) -> None:
         """Make its log and its output's pipe; raises OSError."""
         self._log = LogFile(self._log_path, self._limits)
         if not self._awaits_terminal:
             self._output, writer = os.pipe2(os.O_CLOEXEC)
-            self.given.append(writer)
+            self.owned_fds.append(writer)
             self._watch_output()
             if self._has_input:
                 reader, self._input = os.pipe2(os.O_CLOEXEC)
-                self.given.append(reader)
-        if (group := _unified(self.program.cgroups)) >= 0:
-            self.born_in.append(group)
-            self.flags |= BORN_IN_GROUP
+                self.owned_fds.append(reader)
+        if (group := _open_cgroup_v2(self.program.cgroups)) >= 0:
+            self.fork_into.append(group)
+            self.flags |= FORK_INTO_CGROUP
 
-    def end(self) -> None:
+    def kill_tree(self) -> None:
         """Kill it with all that is in it."""
         if not self.has_ended:
-            super().end()
+            super().kill_tree()
 
-    def forget(self) -> None:
+    def discard(self) -> None:
         """End it, and read nothing of it any more."""
-        self.end()
+        self.kill_tree()
         self._close_output()
 
     # -- how it goes on -------------------------------------------------------------------------
 
-    def told(self, progress: Progress, descriptors: list[int]) -> None:
+    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
         if progress.terminal and self._awaits_terminal and self.state.state == "starting":
             self._awaits_terminal = False
             (self._output,) = descriptors
             self._input = os.dup(self._output)
             self._watch_output()
         else:
-            super().told(progress, descriptors)
+            super().on_report(progress, descriptors)
         before = self.state.state
-        self._note(progress)
+        self._record(progress)
         if self.state.state != before:
-            self._pump.tell(self.state)
+            self._hub.notify(self.state)
 
-    def _note(self, told: Progress) -> None:
+    def _record(self, on_report: ChildReport) -> None:
         self.state = self.state._replace(
             pid=self.pid,
-            state="running" if told.started else self.state.state,
-            error=told.error or self.state.error,
-            signal=told.signal or self.state.signal,
-            full=told.full or self.state.full,
-            code=self.state.code if told.code is None else told.code,
+            state="running" if on_report.started else self.state.state,
+            error=on_report.error or self.state.error,
+            signal=on_report.signal or self.state.signal,
+            full=on_report.full or self.state.full,
+            code=self.state.code if on_report.code is None else on_report.code,
         )
 
-    def junk(self, error: Exception) -> None:
+    def on_invalid_report(self, error: Exception) -> None:
         text = f"it was ended, since what came from it cannot be: {limit_errors.explain(error)}"
-        self._note(Progress(error=text, code=CANNOT_START))
+        self._record(ChildReport(error=text, code=CANNOT_START))
         self._close_output()
-        self.end()
+        self.kill_tree()
         if self.has_ended:
             self._report_exit()
 
-    def refused(self, reason: str) -> None:
-        self._note(Progress(error=reason, code=CANNOT_START))
-        self._finish()
+    def on_not_started(self, reason: str) -> None:
+        self._record(ChildReport(error=reason, code=CANNOT_START))
+        self._mark_ended()
         self._report_exit()
 
-    def ended(self, status: int) -> None:
+    def on_exit(self, status: int) -> None:
         if self.state.code is None:
             code = os.waitstatus_to_exitcode(status)
-            told = code if code >= 0 else 128 - code
-            self.state = self.state._replace(signal=max(0, -code), code=told)
-        self._finish()
-        self._go_on()
-        if self.has_company:  # else they have died with it
-            for session in self._pump.sessions:
-                if session.box is self:
-                    session.end()
+            on_report = code if code >= 0 else 128 - code
+            self.state = self.state._replace(signal=max(0, -code), code=on_report)
+        self._mark_ended()
+        self._resume_output()
+        if self.outlives_init:  # else they have died with it
+            for session in self._hub.sessions:
+                if session.container is self:
+                    session.kill_tree()
         if self._output < 0:
             self._report_exit()
         else:
             self._drain_until = time.monotonic() + _DRAIN_SECONDS
-            self._pump.due.add(self)
+            self._hub.due.add(self)
 
-    def _finish(self) -> None:
+    def _mark_ended(self) -> None:
         self.has_ended = True
         self.state = self.state._replace(finished_at=time.time_ns())
 
@@ -239,38 +244,42 @@ class Container(Child):
             with open(path + ".new", "wb", buffering=0) as file:
                 file.write(json.dumps(to_raw(self.state)).encode())
             os.replace(path + ".new", path)
-        self._pump.tell(self.state)
+        self._hub.notify(self.state)
 
     # -- what it writes ---------------------------------------------------------------------------
 
-    def attach(self, viewer: int, *, stdin: bool) -> list[int]:
+    def attach(self, subscriber: int, *, stdin: bool) -> list[int]:
         """Show a viewer, whose pipe is taken over, what is written from now on.
 
         Returns the end to write to the container's input, if there is one.
         """
         try:
-            self._viewers.append(Viewer(viewer, self._pump.loop, self._go_on))
+            self._subscribers.append(
+                OutputSubscriber(subscriber, self._hub.loop, self._resume_output)
+            )
         except OSError:
-            os.close(viewer)
+            os.close(subscriber)
             raise
-        if self._input < 0 or (self._gives_input_away and not stdin):
+        if self._input < 0 or (self._input_is_exclusive and not stdin):
             return []
-        if not self._gives_input_away:
+        if not self._input_is_exclusive:
             return [os.dup(self._input)]
-        given, self._input = self._input, -1
-        return [given]
+        owned_fds, self._input = self._input, -1
+        return [owned_fds]
 
-    def _go_on(self) -> None:
+    def _resume_output(self) -> None:
         """A viewer has caught up, or is gone, or no longer matters."""
-        self._viewers = [each for each in self._viewers if not each.is_gone]
-        if self._is_held_up and (self.has_ended or not any(v.is_behind for v in self._viewers)):
-            self._is_held_up = False
+        self._subscribers = [each for each in self._subscribers if not each.is_closed]
+        if self._is_paused and (
+            self.has_ended or not any(each.is_behind for each in self._subscribers)
+        ):
+            self._is_paused = False
             if self._output >= 0:
                 self._watch_output()
 
     def _watch_output(self) -> None:
         os.set_blocking(self._output, False)  # also for who attaches and writes to the terminal
-        self._pump.loop.register(self._output, lambda _: self._read(), self.junk)
+        self._hub.loop.register(self._output, lambda _: self._read(), self.on_invalid_report)
 
     def _receive(self) -> bytes | None:
         """What there is of output; empty at its end, None where there is nothing just now."""
@@ -294,13 +303,13 @@ class Container(Child):
                 self._report_exit()
             return
         self._log.write(data)
-        for viewer in list(self._viewers):
-            viewer.show(data)
-        if not self.has_ended and any(viewer.is_behind for viewer in self._viewers):
-            self._is_held_up = True
-            self._pump.loop.unregister(self._output)
+        for subscriber in list(self._subscribers):
+            subscriber.write(data)
+        if not self.has_ended and any(subscriber.is_behind for subscriber in self._subscribers):
+            self._is_paused = True
+            self._hub.loop.unregister(self._output)
         if self.due_at is not None:
-            self._pump.due.add(self)
+            self._hub.due.add(self)
 
     @property
     def due_at(self) -> float | None:
@@ -309,7 +318,7 @@ class Container(Child):
             return None if self.state.state == "exited" else self._drain_until
         return None if self._log is None else self._log.flush_at
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Write out a line that stays unfinished; give up on output that never ends."""
         if self.has_ended:
             self._report_exit()
@@ -318,42 +327,42 @@ class Container(Child):
 
     def _close_output(self) -> None:
         if self._output >= 0:
-            self._pump.loop.unregister(self._output)
+            self._hub.loop.unregister(self._output)
             os.close(self._output)
             self._output = -1
         if self._input >= 0:
             os.close(self._input)
             self._input = -1
-        for viewer in list(self._viewers):
-            viewer.end()
+        for subscriber in list(self._subscribers):
+            subscriber.kill_tree()
 
 
-class Pump:
+class ContainerHub:
     """What all containers share: the loop, whom to tell, which of them is due, the commands."""
 
-    def __init__(self, loop: Loop, tell: Callable[[Event], None]) -> None:
+    def __init__(self, loop: EventLoop, notify: Callable[[Event], None]) -> None:
         self.loop = loop
-        self.tell = tell
+        self.notify = notify
         self.due: set[Container] = set()
-        self.sessions: set[Session] = set()
+        self.sessions: set[ExecSession] = set()
 
     def wait_seconds(self) -> float | None:
         """Until the next is due; None if none is."""
-        due = [moment for box in self.due if (moment := box.due_at) is not None]
+        due = [moment for container in self.due if (moment := container.due_at) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
-    def look(self) -> None:
+    def check(self) -> None:
         """See to those that are due."""
         now = time.monotonic()
-        for box in list(self.due):
-            if box.due_at is None:
-                self.due.discard(box)
-            elif box.due_at <= now:
-                self.due.discard(box)
-                guarded(box.look, box.junk)
+        for container in list(self.due):
+            if container.due_at is None:
+                self.due.discard(container)
+            elif container.due_at <= now:
+                self.due.discard(container)
+                run_catching(container.check, container.on_invalid_report)
 
 
-def _unified(groups: Iterable[str]) -> int:
+def _open_cgroup_v2(groups: Iterable[str]) -> int:
     """A descriptor of the control group of version 2 among these; -1 if there is none."""
     for path in groups:
         if os.path.exists(f"{path}/cgroup.events"):
@@ -362,55 +371,55 @@ def _unified(groups: Iterable[str]) -> int:
     return -1
 
 
-class Session(Child):
+class ExecSession(ForkedChild):
     """A command in a container. In plain isolation it lasts until what it left behind has ended."""
 
     def __init__(
         self,
         name: str,
-        box: Container,
-        order: Order,
-        lent: Iterable[int],
-        pump: Pump,
+        container: Container,
+        task: ChildTask,
+        borrowed_fds: Iterable[int],
+        hub: ContainerHub,
     ) -> None:
         """``lent``: the pod's namespaces. To be given: standard streams, or the terminal's socket,
         and behind them the container's own namespaces."""
-        super().__init__(order, 0, (), lent)
+        super().__init__(task, 0, (), borrowed_fds)
         self.name = name
-        self.box = box
-        self._pump = pump
-        self._is_told = False
+        self.container = container
+        self._hub = hub
+        self._is_reported = False
 
-    def told(self, progress: Progress, descriptors: list[int]) -> None:
-        super().told(progress, descriptors)
+    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
+        super().on_report(progress, descriptors)
         if progress.code is not None:
             self._tell(progress.code)
 
-    def junk(self, error: Exception) -> None:
-        self.end()
+    def on_invalid_report(self, error: Exception) -> None:
+        self.kill_tree()
 
-    def refused(self, reason: str) -> None:
-        self._pump.sessions.discard(self)
+    def on_not_started(self, reason: str) -> None:
+        self._hub.sessions.discard(self)
         with contextlib.suppress(OSError):
-            assert self.order is not None
-            assert self.order.command is not None
-            errors = self.given[0 if self.order.command.tty else 2]
+            assert self.task is not None
+            assert self.task.command is not None
+            errors = self.owned_fds[0 if self.task.command.tty else 2]
             os.set_blocking(errors, False)
             os.write(errors, f"cannot run a command here: {reason}\n".encode(errors="replace"))
         self._tell(NOT_EXECUTABLE)
 
-    def ended(self, status: int) -> None:
-        self._pump.sessions.discard(self)
+    def on_exit(self, status: int) -> None:
+        self._hub.sessions.discard(self)
         code = os.waitstatus_to_exitcode(status)
         self._tell(code if code >= 0 else 128 - code)
 
     def _tell(self, code: int) -> None:
-        if not self._is_told:
-            self._is_told = True
-            self._pump.tell(SessionEnded(self.name, code))
+        if not self._is_reported:
+            self._is_reported = True
+            self._hub.notify(SessionEnded(self.name, code))
 
 
-class Pod:
+class RunningPod:
     """A pod's sandbox and the newest run of each of its containers."""
 
     def __init__(self, uid: str, sandbox: Sandbox) -> None:
@@ -420,5 +429,5 @@ class Pod:
         self.mounts: list[str] = []
 
     def state(self) -> PodState:
-        boxes = tuple(box.state for box in self.containers.values())
-        return PodState(self.uid, self.sandbox.address, boxes)
+        containers = tuple(container.state for container in self.containers.values())
+        return PodState(self.uid, self.sandbox.address, containers)

@@ -14,7 +14,7 @@ from trainyard.podruntime.log_files import keep_end
 _LOG_BYTES = 10 << 20
 Handler = Callable[[int], None]
 """Called with the events of ``epoll``."""
-Failed = Callable[[Exception], None]
+OnError = Callable[[Exception], None]
 """Ends what the handler was for; called with what it raised."""
 
 
@@ -25,16 +25,16 @@ def log(text: str) -> None:
         keep_end(2, _LOG_BYTES)
 
 
-class Loop:
+class EventLoop:
     """Waits for descriptors and calls their handlers."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
-        self._handlers: dict[int, tuple[Handler, Failed]] = {}
+        self._handlers: dict[int, tuple[Handler, OnError]] = {}
 
-    def register(self, fd: int, handler: Handler, failed: Failed) -> None:
+    def register(self, fd: int, handler: Handler, on_error: OnError) -> None:
         self._poll.register(fd, select.EPOLLIN)
-        self._handlers[fd] = handler, failed
+        self._handlers[fd] = handler, on_error
 
     def watch_writing(self, fd: int, wanted: bool) -> None:
         self._poll.modify(fd, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
@@ -43,30 +43,30 @@ class Loop:
         if self._handlers.pop(fd, None) is not None:
             self._poll.unregister(fd)
 
-    def turn(self, seconds: float) -> bool:
+    def run_once(self, seconds: float) -> bool:
         """Handle what is ready, after at most ``seconds``; False if nothing was."""
         ready = self._poll.poll(seconds)
-        meant = {fd: self._handlers.get(fd) for fd, _ in ready}
+        expected = {fd: self._handlers.get(fd) for fd, _ in ready}
         for fd, events in ready:
-            found = self._handlers.get(fd)
+            registered = self._handlers.get(fd)
             # A handler may have closed a descriptor and opened another of the same number, which
             # is not ready: a read of it would block for ever.
-            if found is not None and found is meant[fd]:
-                handler, failed = found
-                if not guarded(partial(handler, events), failed):
+            if registered is not None and registered is expected[fd]:
+                handler, on_error = registered
+                if not run_catching(partial(handler, events), on_error):
                     log(f"descriptor {fd} is given up")
                     self.unregister(fd)
         return bool(ready)
 
 
-def guarded(do: Callable[[], None], failed: Failed) -> bool:
+def run_catching(action: Callable[[], None], on_error: OnError) -> bool:
     """Do it; what it raises ends, by ``failed``, what it was for. False if that failed too."""
     try:
         try:
-            do()
+            action()
         except Exception as error:
             log(f"a defect: {''.join(traceback.format_exception(error))}")
-            failed(error)
+            on_error(error)
     except Exception:
         log(f"a defect: {traceback.format_exc()}")
         return False

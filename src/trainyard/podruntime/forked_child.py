@@ -7,29 +7,33 @@ import os
 import signal
 from collections.abc import Iterable
 
-from trainyard.podruntime.processes.child_channel import Channel
-from trainyard.podruntime.processes.child_tasks import END_ALL, Order, Progress
+from trainyard.podruntime.processes.child_channel import ChildChannel
+from trainyard.podruntime.processes.child_tasks import KILL_ALL, ChildReport, ChildTask
 
 
-class Child:
+class ForkedChild:
     """A process that the zygote forks for us; what it becomes is told by its subclasses."""
 
     def __init__(
-        self, order: Order | None, flags: int, given: Iterable[int], lent: Iterable[int] = ()
+        self,
+        task: ChildTask | None,
+        flags: int,
+        owned_fds: Iterable[int],
+        borrowed_fds: Iterable[int] = (),
     ) -> None:
         """``given`` descriptors are closed when it has them, ``lent`` ones (behind) are not."""
-        self.order, self.flags = order, flags
-        self.has_company = order is not None and order.around.kind == "plain"
+        self.task, self.flags = task, flags
+        self.outlives_init = task is not None and task.context.kind == "plain"
         """Its end alone does not end what it has started."""
-        self.given, self.lent = list(given), list(lent)
-        self.born_in: list[int] = []
+        self.owned_fds, self.borrowed_fds = list(owned_fds), list(borrowed_fds)
+        self.fork_into: list[int] = []
         """What it is to be born in, if anything: a process namespace, a control group; closed as
         what is given."""
-        self.channel: Channel | None = None
+        self.channel: ChildChannel | None = None
         self.pid = 0
         """0 until it has told."""
         self.attempts = 0
-        self.wanted_signal = 0
+        self.pending_signal = 0
         self.deadline = 0.0
 
     def kill(self, number: int) -> None:
@@ -38,28 +42,28 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
         else:
-            self.wanted_signal = number
+            self.pending_signal = number
 
-    def end(self) -> None:
+    def kill_tree(self) -> None:
         """Kill it with everything beneath it."""
-        self.kill(END_ALL if self.has_company else signal.SIGKILL)
+        self.kill(KILL_ALL if self.outlives_init else signal.SIGKILL)
 
-    def close_given(self) -> None:
-        for fd in (*self.given, *self.born_in):
+    def close_owned(self) -> None:
+        for fd in (*self.owned_fds, *self.fork_into):
             os.close(fd)
-        self.given.clear()
-        self.born_in.clear()
+        self.owned_fds.clear()
+        self.fork_into.clear()
 
-    def told(self, progress: Progress, descriptors: list[int]) -> None:
+    def on_report(self, report: ChildReport, descriptors: list[int]) -> None:
         """It says how it goes on; ``descriptors`` are ours to close."""
         for fd in descriptors:
             os.close(fd)
 
-    def junk(self, error: Exception) -> None:
+    def on_invalid_report(self, error: Exception) -> None:
         """Something that cannot be came through its channel, which is closed now."""
 
-    def refused(self, reason: str) -> None:
+    def on_not_started(self, reason: str) -> None:
         """It could not be forked, or did not live to say a word."""
 
-    def ended(self, status: int) -> None:
+    def on_exit(self, status: int) -> None:
         """It has been reaped with this wait status, all that it told has been read."""

@@ -19,9 +19,9 @@ Kind = Literal["root", "rootless", "plain"]
 
 _POD_PREFIX, _POD_BITS = "10.244", 16
 # The shim's own, to come back to after making a pod's; without root it can return to no other.
-_CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
+_CLUSTER_NAMESPACES = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 _NAMESPACES = {sys.CLONE_NEWNET: "net", sys.CLONE_NEWUTS: "uts", sys.CLONE_NEWIPC: "ipc"}
-OF_CONTAINERS = {sys.CLONE_NEWPID: "pid", sys.CLONE_NEWNS: "mnt"}
+CONTAINER_NAMESPACES = {sys.CLONE_NEWPID: "pid", sys.CLONE_NEWNS: "mnt"}
 """The kinds of which each container has its own, as /proc calls them."""
 
 # A container's port 22 or 80 needs no privilege, as with the common container runtimes.
@@ -48,7 +48,7 @@ class Sandbox(NamedTuple):
 
 
 # Decision 41.
-class Network:
+class PodNetwork:
     """Gives pods addresses; this base class is the plain one, on the loopback interface."""
 
     kind: Kind = "plain"
@@ -92,7 +92,7 @@ class Network:
         return address
 
 
-class NamespaceNetwork(Network):
+class NamespaceNetwork(PodNetwork):
     """A bridge in a network namespace of its own; must be made inside that namespace."""
 
     gateway = f"{_POD_PREFIX}.0.1"
@@ -104,7 +104,7 @@ class NamespaceNetwork(Network):
         self._count = 0
         self._spares: list[Sandbox] = []
         self._own = _open_namespaces()
-        self._maps = _identity()
+        self._maps = _identity_maps()
         self._try_user_namespace()
         _write_setting(_NO_IPV6, "1")
         self._netlink = Netlink()
@@ -137,7 +137,7 @@ class NamespaceNetwork(Network):
         user = -1
         try:
             if self._maps:
-                user, opened = _owned_namespaces(self._maps)
+                user, opened = _make_owned_namespaces(self._maps)
                 sys.setns(opened[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
             else:
                 sys.unshare(sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC)
@@ -156,7 +156,7 @@ class NamespaceNetwork(Network):
 
     def _try_user_namespace(self) -> None:
         try:
-            user, opened = _owned_namespaces(self._maps)
+            user, opened = _make_owned_namespaces(self._maps)
         except OSError as error:
             self._maps = {}  # pods go without
             self.reason = f"pods share a user namespace with the host: {error.strerror or error}"
@@ -195,7 +195,7 @@ def open_namespace(process: int | str, name: str) -> int:
     return os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
-def _identity() -> dict[str, bytes]:
+def _identity_maps() -> dict[str, bytes]:
     """What to write so that every id means itself inside: files belong to whom they did."""
     maps = {}
     for name in ("gid_map", "uid_map"):
@@ -207,7 +207,7 @@ def _identity() -> dict[str, bytes]:
 
 
 # Decision 73.
-def _owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
+def _make_owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
     """A new user namespace, and namespaces of a pod that belong to it.
 
     A child makes them and is gone once they are held open: who enters a user namespace cannot
@@ -227,18 +227,18 @@ def _owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
         os.waitpid(pid, 0)
 
 
-def prepare(mode: str) -> Network:
+def prepare(mode: str) -> PodNetwork:
     """Move this process into the cluster's namespaces, as far as ``mode`` and the host permit."""
     if mode == "plain":
-        return Network("asked for")
+        return PodNetwork("asked for")
     kind: Kind = "root"
     try:
         try:
-            sys.unshare(_CLUSTER)
+            sys.unshare(_CLUSTER_NAMESPACES)
         except PermissionError:
             kind = "rootless"
             enter_user_namespace()
-            sys.unshare(_CLUSTER)
+            sys.unshare(_CLUSTER_NAMESPACES)
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
         # What is mounted here from now on is seen by first processes that were forked ahead.
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SHARED)
@@ -246,7 +246,7 @@ def prepare(mode: str) -> Network:
     except OSError as error:
         if mode == "namespaces":
             raise
-        return Network(f"namespaces are not permitted here ({error.strerror or error})")
+        return PodNetwork(f"namespaces are not permitted here ({error.strerror or error})")
 
 
 def enter_user_namespace() -> None:

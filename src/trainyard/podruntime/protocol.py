@@ -352,12 +352,12 @@ def event(message: Event) -> Raw:
 
 def read_request(raw: Raw) -> Request:
     """Raises ProtocolError."""
-    return _choose(_REQUESTS, "op", raw)
+    return _parse_kind(_REQUESTS, "op", raw)
 
 
 def read_event(raw: Raw) -> Event:
     """Raises ProtocolError."""
-    return _choose(_EVENTS, "event", raw)
+    return _parse_kind(_EVENTS, "event", raw)
 
 
 def number_of(raw: Raw, key: str = "id") -> int:
@@ -368,7 +368,7 @@ def number_of(raw: Raw, key: str = "id") -> int:
     return value
 
 
-def _choose(kinds: dict[str, type[Kind]], key: str, raw: Raw) -> Kind:
+def _parse_kind(kinds: dict[str, type[Kind]], key: str, raw: Raw) -> Kind:
     kind = kinds.get(str(raw.get(key)))
     if kind is None:
         raise ProtocolError(f"{key} is {raw.get(key)!r}, not one of {', '.join(kinds)}")
@@ -379,7 +379,7 @@ def to_raw(message: Any) -> Raw:
     """The fields of a message that differ from their defaults, as JSON has them."""
     defaults = message._field_defaults
     return {
-        _camel(name): _plain(value)
+        _camel(name): _to_plain(value)
         for name, value in zip(message._fields, message, strict=True)
         if name not in defaults or value != defaults[name]
     }
@@ -419,9 +419,9 @@ def _camel(name: str) -> str:
     return head + "".join(map(str.capitalize, rest))
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return to_raw(value) if hasattr(value, "_fields") else [_plain(item) for item in value]
+        return to_raw(value) if hasattr(value, "_fields") else [_to_plain(item) for item in value]
     return value
 
 

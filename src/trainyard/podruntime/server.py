@@ -19,13 +19,18 @@ from typing import assert_never
 
 from trainyard.podruntime import event_loop, isolation, limit_errors, protocol, wire
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.containers import Container, Pod, Pump, Session
+from trainyard.podruntime.containers import Container, ContainerHub, ExecSession, RunningPod
 from trainyard.podruntime.egress import relay_launcher
-from trainyard.podruntime.egress.egress_manager import Keeper
-from trainyard.podruntime.network.service_relay_manager import RelayKeeper
-from trainyard.podruntime.processes.child_tasks import PASSED_ON, Command, Order, Surroundings
+from trainyard.podruntime.egress.egress_manager import EgressManager
+from trainyard.podruntime.network.service_relay_manager import ServiceRelayManager
+from trainyard.podruntime.processes.child_tasks import (
+    FORWARDED_SIGNALS,
+    ChildTask,
+    ClusterContext,
+    ExecTask,
+)
 from trainyard.podruntime.protocol import Answer, Attach, SetNames, SetNetwork
-from trainyard.podruntime.zygote_client import Nursery
+from trainyard.podruntime.zygote_client import ZygoteClient
 
 _MAX_WAIT_SECONDS = 1.0
 _SPARES = 8
@@ -38,15 +43,15 @@ class Shim:
     """State and requests; one instance per shim process."""
 
     def __init__(
-        self, state_dir: str, network: isolation.Network, outside: socket.socket | None
+        self, state_dir: str, network: isolation.PodNetwork, outside: socket.socket | None
     ) -> None:
         """``outside``: of the process that starts relays there, if there is one."""
         self._network = network
-        self._loop = event_loop.Loop()
-        self._pods: dict[str, Pod] = {}
+        self._loop = event_loop.EventLoop()
+        self._pods: dict[str, RunningPod] = {}
         self._agent: wire.AgentConnection | None = None
         self._listener: socket.socket | None = None
-        self._is_told_to_stop = self._is_stopping = False
+        self._stop_requested = self._is_stopping = False
         self._base = os.path.join(state_dir, "root")
         os.makedirs(self._base, exist_ok=True)
         self._memory = _open_memory(state_dir, network.kind)
@@ -55,7 +60,7 @@ class Shim:
         is_plain = network.kind == "plain"
         if is_plain:  # orphans of a supervisor that was killed come to us, and go
             sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
-        self._around = Surroundings(
+        self._context = ClusterContext(
             self._base,
             network.kind,
             os.getpid() if is_plain else 0,
@@ -63,13 +68,13 @@ class Shim:
             open_files,
         )
         self._watch_signals()
-        self._pump = Pump(self._loop, self._tell)
+        self._hub = ContainerHub(self._loop, self._notify)
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
         ground = "" if is_plain else self._base
-        self._nursery = Nursery(self._loop, self._flags, ground, ends_strangers=is_plain)
+        self._zygote = ZygoteClient(self._loop, self._flags, ground, kills_orphans=is_plain)
         self._lacks_spares = True
-        self._relay = RelayKeeper(self._around, self._nursery, self._loop, self._open_in)
-        self._egress = Keeper(self._loop, outside, network.gateway)
+        self._relay = ServiceRelayManager(self._context, self._zygote, self._loop, self._open_in)
+        self._egress = EgressManager(self._loop, outside, network.gateway)
 
     # -- the loop ---------------------------------------------------------------------------
 
@@ -96,47 +101,47 @@ class Shim:
 
     def run(self) -> None:
         """Serve until told to stop, or (without a listener) until the agent is gone."""
-        while not (self._is_stopping and self._nursery.is_idle):
-            was_busy = self._loop.turn(self._wait_seconds())
-            if self._is_told_to_stop:
+        while not (self._is_stopping and self._zygote.is_idle):
+            was_busy = self._loop.run_once(self._wait_seconds())
+            if self._stop_requested:
                 self._stop()
-            self._pump.look()
-            self._nursery.tick()
+            self._hub.check()
+            self._zygote.tick()
             self._relay.tick()
             self._egress.tick()
             if not was_busy and not self._is_stopping:
                 self._prewarm()
-        self._nursery.end_zygote()
+        self._zygote.end_zygote()
 
     def _wait_seconds(self) -> float:
         seconds = _PREWARM_AFTER_SECONDS if self._lacks_spares else _MAX_WAIT_SECONDS
-        due = self._pump.wait_seconds()
+        due = self._hub.wait_seconds()
         return seconds if due is None else min(seconds, due)
 
     def _prewarm(self) -> None:
         """Make one spare network and one spare first process, as far as they are missing."""
         made_network = self._network.add_spare(_SPARES)
-        made_process = self._nursery.add_spare(_SPARES)
+        made_process = self._zygote.add_spare(_SPARES)
         self._lacks_spares = made_network or made_process
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._note_stop)
+        signal.signal(signal.SIGTERM, self._request_stop)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
 
         def woken(_: int) -> None:
             with contextlib.suppress(BlockingIOError):
                 os.read(reader, 4096)
-            self._nursery.reap()
+            self._zygote.reap()
 
         self._loop.register(reader, woken, lambda _: None)
 
-    def _note_stop(self, *_: object) -> None:
+    def _request_stop(self, *_: object) -> None:
         """A signal may come between any two steps; the loop does what it asks for."""
-        self._is_told_to_stop = True
+        self._stop_requested = True
 
     # -- the agent ----------------------------------------------------------------------------
 
@@ -146,7 +151,7 @@ class Shim:
             self._detach(self._agent)
         network = self._network
         agent = self._agent = wire.AgentConnection(connection, self._loop, self._serve, self._gone)
-        agent.tell(
+        agent.send_event(
             protocol.Hello(
                 os.getpid(),
                 network.kind,
@@ -168,9 +173,9 @@ class Shim:
         agent.close()
         self._agent = None
 
-    def _tell(self, event: protocol.Event) -> None:
+    def _notify(self, event: protocol.Event) -> None:
         if self._agent is not None:
-            self._agent.tell(event)
+            self._agent.send_event(event)
 
     def _serve(self, request: protocol.Request, attached: list[int]) -> tuple[Answer, list[int]]:
         match request:
@@ -203,9 +208,9 @@ class Shim:
             case protocol.Exec():
                 self._exec(request, attached)
             case protocol.EndSession(name):
-                for session in self._pump.sessions:
+                for session in self._hub.sessions:
                     if session.name == name:
-                        session.end()
+                        session.kill_tree()
             case protocol.Signal():
                 self._signal(request)
             case protocol.Kill(pod, name):
@@ -215,7 +220,7 @@ class Shim:
 
     # -- what it is asked for: see ``protocol`` --------------------------------------------------
 
-    def _pod(self, uid: str) -> Pod:
+    def _pod(self, uid: str) -> RunningPod:
         try:
             return self._pods[uid]
         except KeyError:
@@ -237,7 +242,7 @@ class Shim:
     def _add_pod(self, wanted: protocol.AddPod) -> str:
         if wanted.pod not in self._pods:
             sandbox = self._network.add_pod(wanted.hostname, wanted.address)
-            self._pods[wanted.pod] = Pod(wanted.pod, sandbox)
+            self._pods[wanted.pod] = RunningPod(wanted.pod, sandbox)
             self._lacks_spares = True
         return self._pods[wanted.pod].sandbox.address
 
@@ -251,49 +256,49 @@ class Shim:
         if self._is_stopping:
             raise ProcessLookupError("the node ends")
         spaces = owner.sandbox.all_namespaces
-        order = Order(self._around, start=start, namespaces=tuple(spaces))
-        box = Container(start, order, self._flags, spaces.values(), self._pump)
+        task = ChildTask(self._context, start=start, namespaces=tuple(spaces))
+        container = Container(start, task, self._flags, spaces.values(), self._hub)
         if start.beside and self._network.kind != "plain":
-            box.share_processes(self._container(start.pod, start.beside))
-        owner.containers[start.name] = box
+            container.join_process_namespace(self._container(start.pod, start.beside))
+        owner.containers[start.name] = container
         try:
-            box.open()
+            container.open()
         except OSError as error:
-            box.refused(limit_errors.explain(error))
-            box.close_given()
+            container.on_not_started(limit_errors.explain(error))
+            container.close_owned()
         else:
-            self._nursery.start(box)
+            self._zygote.start(container)
             self._lacks_spares = True
 
     def _exec(self, wanted: protocol.Exec, attached: list[int]) -> None:
-        box = self._container(wanted.pod, wanted.name)
-        if box.has_ended or box.state.state != "running" or self._is_stopping:
+        container = self._container(wanted.pod, wanted.name)
+        if container.has_ended or container.state.state != "running" or self._is_stopping:
             raise ProcessLookupError(f"container {wanted.name} is not running")
         if len(attached) != (1 if wanted.tty else 3):
             raise ValueError(f"{len(attached)} descriptors are attached")
-        command = Command(box.program._replace(argv=wanted.argv), wanted.tty)
+        command = ExecTask(container.program._replace(argv=wanted.argv), wanted.tty)
         spaces = self._pod(wanted.pod).sandbox.all_namespaces
-        own = {} if self._network.kind == "plain" else isolation.OF_CONTAINERS
-        order = Order(self._around, command=command, namespaces=(*own, *spaces))
-        session = Session(wanted.session, box, order, spaces.values(), self._pump)
+        own = {} if self._network.kind == "plain" else isolation.CONTAINER_NAMESPACES
+        task = ChildTask(self._context, command=command, namespaces=(*own, *spaces))
+        session = ExecSession(wanted.session, container, task, spaces.values(), self._hub)
         try:
             for fd in attached:
-                session.given.append(os.dup(fd))
+                session.owned_fds.append(os.dup(fd))
             for name in own.values():
-                session.given.append(isolation.open_namespace(box.pid, name))
+                session.owned_fds.append(isolation.open_namespace(container.pid, name))
         except OSError:
-            session.close_given()
+            session.close_owned()
             raise
-        self._pump.sessions.add(session)
-        self._nursery.start(session)
+        self._hub.sessions.add(session)
+        self._zygote.start(session)
 
     def _attach(self, wanted: Attach, attached: list[int]) -> list[int]:
-        box = self._container(wanted.pod, wanted.name)
-        if box.has_ended or box.state.state != "running":
+        container = self._container(wanted.pod, wanted.name)
+        if container.has_ended or container.state.state != "running":
             raise ProcessLookupError(f"container {wanted.name} is not running")
         if len(attached) != 1:
             raise ValueError(f"{len(attached)} descriptors are attached")
-        return box.attach(os.dup(attached[0]), stdin=wanted.stdin)
+        return container.attach(os.dup(attached[0]), stdin=wanted.stdin)
 
     def _add_tmpfs(self, wanted: protocol.AddTmpfs) -> None:
         """Mounted in the shim's own mount namespace: its content outlives a container.
@@ -307,35 +312,35 @@ class Shim:
             pod.mounts.append(path)
 
     def _signal(self, wanted: protocol.Signal) -> None:
-        box = self._container(wanted.pod, wanted.name)
-        if wanted.number not in PASSED_ON:
+        container = self._container(wanted.pod, wanted.name)
+        if wanted.number not in FORWARDED_SIGNALS:
             raise ValueError(f"signal {wanted.number} is not passed on")
-        if not box.has_ended:
-            box.kill(wanted.number)
+        if not container.has_ended:
+            container.kill(wanted.number)
 
     def _kill(self, pod: str, name: str) -> None:
         if pod in self._pods:
-            for box in self._pods[pod].containers.values():
-                if name in ("", box.state.name):
-                    box.end()
+            for container in self._pods[pod].containers.values():
+                if name in ("", container.state.name):
+                    container.kill_tree()
 
     def _remove(self, pod: str) -> None:
         owner = self._pods.pop(pod, None)
         if owner is None:
             return
-        for box in owner.containers.values():
-            box.forget()
+        for container in owner.containers.values():
+            container.discard()
         for path in owner.mounts:
             sys.umount(path)
-        self._egress.forget(owner.sandbox.address)
+        self._egress.pod_removed(owner.sandbox.address)
         self._network.remove_pod(owner.sandbox)
 
     def _stop(self) -> None:
         self._is_stopping = True
-        self._is_told_to_stop = False
-        self._relay.end()
-        self._egress.end()
-        self._nursery.close()
+        self._stop_requested = False
+        self._relay.stop()
+        self._egress.stop()
+        self._zygote.close()
 
 
 # Decision 348.
@@ -372,8 +377,8 @@ def serve(
         outside = None
     if listener is None:
         # Without namespaces the shim has to clean up itself when its owner dies.
-        end = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
-        sys.die_with_parent(end)
+        kill_tree = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
+        sys.die_with_parent(kill_tree)
         if os.getppid() != owner:
             return
     shim = Shim(state_dir, network, outside)

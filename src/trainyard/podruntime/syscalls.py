@@ -189,8 +189,8 @@ def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
 
 
 def set_hostname(name: str) -> None:
-    encoded = name.encode()
-    _check(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))), "sethostname")
+    encode_report = name.encode()
+    _check(_libc.sethostname(encode_report, ctypes.c_size_t(len(encode_report))), "sethostname")
 
 
 def prctl(option: int, argument: int, second: int = 0) -> None:

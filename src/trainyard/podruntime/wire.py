@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from trainyard.podruntime import limit_errors, protocol
-from trainyard.podruntime.event_loop import Loop, log
+from trainyard.podruntime.event_loop import EventLoop, log
 from trainyard.podruntime.protocol import ProtocolError, Raw
 
 SOCKET_NAME = "shim.sock"
@@ -46,12 +46,12 @@ def encode(message: Raw) -> bytes:
 def parse(frame: bytes) -> Raw:
     """The JSON object in a frame; raises ProtocolError."""
     try:
-        found = json.loads(frame)
+        parsed = json.loads(frame)
     except ValueError as error:
         raise ProtocolError(f"not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise ProtocolError("not a JSON object")
-    return found
+    return parsed
 
 
 class Decoder:
@@ -100,15 +100,15 @@ class Decoder:
         """Those of the next message that has any, which says how many; ProtocolError otherwise."""
         if not count:
             return []
-        found = self._attached.popleft() if self._attached else []
-        if len(found) != count:
-            for fd in found:
+        parsed = self._attached.popleft() if self._attached else []
+        if len(parsed) != count:
+            for fd in parsed:
                 os.close(fd)
             raise ProtocolError(
-                f"{len(found)} of {count} descriptors arrived; the limit of open files may be "
+                f"{len(parsed)} of {count} descriptors arrived; the limit of open files may be "
                 "reached (ulimit -n)"
             )
-        return found
+        return parsed
 
     def close(self) -> None:
         """Close the descriptors that nobody has taken."""
@@ -117,13 +117,13 @@ class Decoder:
                 os.close(fd)
 
 
-class Outgoing:
+class SendQueue:
     """Frames that are still to be sent, each with the descriptors that ride on its first byte."""
 
     def __init__(self) -> None:
         self._frames: deque[tuple[bytearray, list[int]]] = deque()
 
-    def put(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
+    def add(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
         """The descriptors are closed once they are sent, or with this."""
         self._frames.append((bytearray(frame), list(descriptors)))
 
@@ -161,9 +161,9 @@ class AgentConnection:
     def __init__(
         self,
         connection: socket.socket,
-        loop: Loop,
+        loop: EventLoop,
         serve: Serve,
-        gone: Callable[[AgentConnection], None],
+        on_gone: Callable[[AgentConnection], None],
     ) -> None:
         """``serve(request, attached)`` gives an answer and the descriptors to send with it.
 
@@ -173,10 +173,10 @@ class AgentConnection:
         self._socket = connection
         self._loop = loop
         self._serve = serve
-        self._gone = gone
+        self._on_gone = on_gone
         self._decoder = Decoder()
-        self._outgoing = Outgoing()
-        loop.register(connection.fileno(), self._ready, lambda _: gone(self))
+        self._outgoing = SendQueue()
+        loop.register(connection.fileno(), self._ready, lambda _: on_gone(self))
 
     def close(self) -> None:
         self._loop.unregister(self._socket.fileno())
@@ -184,7 +184,7 @@ class AgentConnection:
         self._decoder.close()
         self._outgoing.close()
 
-    def tell(self, event: protocol.Event, descriptors: Sequence[int] = ()) -> None:
+    def send_event(self, event: protocol.Event, descriptors: Sequence[int] = ()) -> None:
         """The descriptors are closed once they are sent."""
         self._send(protocol.event(event), descriptors)
 
@@ -202,7 +202,7 @@ class AgentConnection:
         for frame in frames or ():
             self._answer(frame)
         if frames is None:
-            self._gone(self)
+            self._on_gone(self)
 
     def _answer(self, frame: bytes) -> None:
         """No message ends the shim: what cannot be read or done is refused with its reason."""
@@ -225,7 +225,7 @@ class AgentConnection:
     def _send(self, message: protocol.Raw, descriptors: Sequence[int]) -> None:
         if descriptors:
             message["descriptors"] = len(descriptors)
-        self._outgoing.put(encode(message), descriptors)
+        self._outgoing.add(encode(message), descriptors)
         self._flush()
 
     def _flush(self) -> None:
@@ -238,7 +238,7 @@ class AgentConnection:
             self._loop.watch_writing(self._socket.fileno(), is_left)
 
 
-def find(folder: str) -> socket.socket | None:
+def connect(folder: str) -> socket.socket | None:
     """A connection to the shim that serves ``folder``; None where none does."""
     connection = socket.socket(socket.AF_UNIX)
     try:

@@ -18,26 +18,26 @@ from typing import NoReturn
 
 from trainyard.podruntime import limit_errors
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.filesystem.base_mounts import Ground, MountPoints
+from trainyard.podruntime.filesystem.base_mounts import BaseMounts, MountPoints
 from trainyard.podruntime.network import service_relay
 from trainyard.podruntime.processes import child_tasks, container_init, exec_process, seccomp
 from trainyard.podruntime.processes.child_channel import (
-    encoded,
+    encode_report,
     receive_descriptors,
-    tell,
-    tell_anyway,
+    send_report,
+    try_send_report,
 )
 from trainyard.podruntime.processes.child_tasks import (
-    BORN_BESIDE,
-    BORN_IN_GROUP,
     CANNOT_START,
-    FLAGS,
-    Command,
-    Order,
-    Progress,
-    Relay,
+    FORK_FLAGS,
+    FORK_INTO_CGROUP,
+    FORK_INTO_PROCESS_NAMESPACE,
+    ChildReport,
+    ChildTask,
+    ClusterContext,
+    ExecTask,
+    RelayTask,
     StartError,
-    Surroundings,
 )
 from trainyard.podruntime.protocol import Bind, Program, Root, Start
 
@@ -57,59 +57,63 @@ def main() -> NoReturn:
     os.close(nothing)
     os.chdir("/")
     _warm_up()
-    ground = Ground(python.argv[3]) if python.argv[3] else None
+    base_mounts = BaseMounts(python.argv[3]) if python.argv[3] else None
     gc.collect()
     gc.freeze()
     while True:
-        data, descriptors = receive_descriptors(control, FLAGS.size)
+        data, descriptors = receive_descriptors(control, FORK_FLAGS.size)
         if not data:
             os._exit(0)
-        _fork(control, FLAGS.unpack(data)[0], descriptors, ground)
+        _fork(control, FORK_FLAGS.unpack(data)[0], descriptors, base_mounts)
 
 
 def _warm_up() -> None:
     """Fill the caches that every child would have to fill anew."""
     program = Program(("",), {}, "", groups=(0,), cgroups=("",), gpus=(0,))
     start = Start("", "", 0, "", program, Root((Bind("", ""),), ("",), work="/"))
-    around = Surroundings("", "", 0, 0, (0, 0))
-    relay_order = Relay(own_addresses=False)
+    context = ClusterContext("", "", 0, 0, (0, 0))
+    relay_task = RelayTask(own_addresses=False)
     child_tasks.unpack(
-        child_tasks.pack(Order(around, start, Command(program, tty=False), relay_order, (0,)))
+        child_tasks.pack(ChildTask(context, start, ExecTask(program, tty=False), relay_task, (0,)))
     )
-    for told in (Progress(), Progress(started=True), Progress(code=0)):
-        encoded(told)
+    for report in (ChildReport(), ChildReport(started=True), ChildReport(code=0)):
+        encode_report(report)
     seccomp.profile()
 
 
 def _fork(
-    control: socket.socket, flags: int, descriptors: list[int], ground: Ground | None
+    control: socket.socket, flags: int, descriptors: list[int], base_mounts: BaseMounts | None
 ) -> None:
     """A child, in namespaces with what its root is built on where it is to have one."""
-    group = descriptors.pop() if flags & BORN_IN_GROUP and len(descriptors) > 1 else -1
-    beside = descriptors.pop() if flags & BORN_BESIDE and len(descriptors) > 1 else -1
-    if not flags & (BORN_BESIDE | sys.CLONE_NEWPID):
-        ground = None
-    flags = flags & ~(BORN_IN_GROUP | BORN_BESIDE) | sys.CLONE_PARENT
+    cgroup = descriptors.pop() if flags & FORK_INTO_CGROUP and len(descriptors) > 1 else -1
+    process_namespace = (
+        descriptors.pop() if flags & FORK_INTO_PROCESS_NAMESPACE and len(descriptors) > 1 else -1
+    )
+    if not flags & (FORK_INTO_PROCESS_NAMESPACE | sys.CLONE_NEWPID):
+        base_mounts = None
+    flags = flags & ~(FORK_INTO_CGROUP | FORK_INTO_PROCESS_NAMESPACE) | sys.CLONE_PARENT
     try:
-        if beside >= 0:
-            pid = _clone_beside(descriptors[0], beside, flags, group, ground)
+        if process_namespace >= 0:
+            pid = _clone_into_process_namespace(
+                descriptors[0], process_namespace, flags, cgroup, base_mounts
+            )
         else:
-            pid = _clone_prepared(flags, group, ground)
+            pid = _clone_prepared(flags, cgroup, base_mounts)
     except OSError as error:
         if descriptors:
-            tell_anyway(
-                descriptors[0], Progress(error=limit_errors.explain(error), code=CANNOT_START)
+            try_send_report(
+                descriptors[0], ChildReport(error=limit_errors.explain(error), code=CANNOT_START)
             )
         pid = -1
     if not pid:
-        _become_child(control, descriptors, ground)
-    for fd in (*descriptors, beside, group):
+        _become_child(control, descriptors, base_mounts)
+    for fd in (*descriptors, process_namespace, cgroup):
         if fd >= 0:
             os.close(fd)
 
 
-def _clone_beside(
-    channel: int, namespace: int, flags: int, group: int, ground: Ground | None
+def _clone_into_process_namespace(
+    channel: int, namespace: int, flags: int, cgroup: int, base_mounts: BaseMounts | None
 ) -> int:
     """Fork into another process namespace, by way of a process that enters it for good.
 
@@ -119,76 +123,80 @@ def _clone_beside(
     if not pid:
         try:
             sys.setns(namespace, sys.CLONE_NEWPID)
-            if ground is not None:
-                ground.prepare()
-            pid = _clone(flags, group)
+            if base_mounts is not None:
+                base_mounts.prepare_for_child()
+            pid = _clone(flags, cgroup)
         except OSError as error:
-            tell_anyway(channel, Progress(error=limit_errors.explain(error), code=CANNOT_START))
+            try_send_report(
+                channel, ChildReport(error=limit_errors.explain(error), code=CANNOT_START)
+            )
             pid = -1
         if pid:
             os._exit(0)
     return pid
 
 
-def _clone_prepared(flags: int, group: int, ground: Ground | None) -> int:
-    if ground is None:
-        return _clone(flags, group)
+def _clone_prepared(flags: int, cgroup: int, base_mounts: BaseMounts | None) -> int:
+    if base_mounts is None:
+        return _clone(flags, cgroup)
     pid = -1
     try:
-        ground.prepare()
-        pid = _clone(flags, group)
+        base_mounts.prepare_for_child()
+        pid = _clone(flags, cgroup)
     finally:
         if pid:
-            ground.leave()
+            base_mounts.return_home()
     return pid
 
 
-def _clone(flags: int, group: int) -> int:
-    if group >= 0:
+def _clone(flags: int, cgroup: int) -> int:
+    if cgroup >= 0:
         with contextlib.suppress(OSError):  # the kernel is too old, or it is gone: the child joins
-            return sys.clone_into(group, flags)
+            return sys.clone_into(cgroup, flags)
     return sys.clone(flags)
 
 
 def _become_child(
-    control: socket.socket, descriptors: list[int], ground: Ground | None
+    control: socket.socket, descriptors: list[int], base_mounts: BaseMounts | None
 ) -> NoReturn:
     """``ground`` is None for what needs no root of its own."""
     code = CANNOT_START
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, container_init.WATCHED)
+        signal.pthread_sigmask(signal.SIG_BLOCK, container_init.WATCHED_SIGNALS)
         sys.die_with_parent()
         control.close()
         os.dup2(0, 2)  # the shim's log
         (channel,) = descriptors
         sys.set_process_name("pod-spare")
-        tell(channel, Progress())  # fails if the shim has died meanwhile
-        mounted = None if ground is None else ground.take()
+        send_report(channel, ChildReport())  # fails if the shim has died meanwhile
+        mounted = None if base_mounts is None else base_mounts.finish_in_child()
         messages = socket.socket(fileno=channel)
-        _, (order_file, *attached) = receive_descriptors(messages, 1)
+        _, (task_file, *attached) = receive_descriptors(messages, 1)
         messages.detach()
-        order = child_tasks.unpack(os.read(order_file, os.fstat(order_file).st_size))
-        os.close(order_file)
-        code = _carry_out(order, channel, attached, mounted)
+        task = child_tasks.unpack(os.read(task_file, os.fstat(task_file).st_size))
+        os.close(task_file)
+        code = _carry_out(task, channel, attached, mounted)
     except BaseException as error:
         code = error.code if isinstance(error, StartError) else CANNOT_START
-        tell_anyway(channel, Progress(error=limit_errors.explain(error), code=code))
+        try_send_report(channel, ChildReport(error=limit_errors.explain(error), code=code))
     finally:
         os._exit(code)
 
 
-def _carry_out(order: Order, channel: int, attached: list[int], mounted: MountPoints | None) -> int:
+def _carry_out(
+    task: ChildTask, channel: int, attached: list[int], mounted: MountPoints | None
+) -> int:
     """Do what is ordered; returns the exit code for this process."""
-    count = len(attached) - len(order.namespaces)
+    count = len(attached) - len(task.namespaces)
     needed, opened = attached[:count], attached[count:]
-    namespaces = dict(zip(order.namespaces, opened, strict=True))
+    namespaces = dict(zip(task.namespaces, opened, strict=True))
     # Entered last of all, by ``confinement``.
-    around = order.around._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
-    if order.start is not None:
-        return container_init.run(order.start, around, namespaces, channel, needed, mounted)
-    if order.command is not None:
-        return exec_process.run(order.command, around, namespaces, channel, needed)
-    if order.relay is not None:
+    context = task.context._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
+    if task.start is not None:
+        return container_init.run(task.start, context, namespaces, channel, needed, mounted)
+    if task.command is not None:
+        return exec_process.run(task.command, context, namespaces, channel, needed)
+    if task.relay is not None:
         (configuration,) = needed
-        service_relay.run(configuration, order.relay.own_addresses, channel)
+        service_relay.run(configuration, task.relay.own_addresses, channel)
     raise StartError("nothing is ordered")

@@ -19,10 +19,10 @@ from functools import partial
 
 from trainyard.podruntime import event_loop, limit_errors
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.forked_child import Child
+from trainyard.podruntime.forked_child import ForkedChild
 from trainyard.podruntime.processes import child_tasks, descendants
-from trainyard.podruntime.processes.child_channel import Channel, Message, memory_file
-from trainyard.podruntime.processes.child_tasks import FLAGS, Order, Progress
+from trainyard.podruntime.processes.child_channel import ChildChannel, ReceivedReport, memory_file
+from trainyard.podruntime.processes.child_tasks import FORK_FLAGS, ChildReport, ChildTask
 
 _AT_ONCE = 8
 # Of an order, and of zygotes in a row that have forked nothing.
@@ -40,41 +40,41 @@ _BOOT = (
 _SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
 
 
-class _Spare(Child):
+class _SpareProcess(ForkedChild):
     """One without an order yet; ``impossible()`` is called when it cannot be had."""
 
-    def __init__(self, flags: int, impossible: Callable[[], None]) -> None:
+    def __init__(self, flags: int, on_failed: Callable[[], None]) -> None:
         super().__init__(None, flags, ())
-        self._impossible = impossible
+        self._on_failed = on_failed
 
-    def refused(self, reason: str) -> None:
-        self._impossible()
+    def on_not_started(self, reason: str) -> None:
+        self._on_failed()
 
-    def told(self, progress: Progress, descriptors: list[int]) -> None:
-        super().told(progress, descriptors)
+    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
+        super().on_report(progress, descriptors)
         if progress.error:
-            self._impossible()
+            self._on_failed()
 
 
-class Nursery:
+class ZygoteClient:
     """Has children forked, and follows them.
 
     ``ends_strangers``: whatever becomes our child in another way was left behind, and is killed.
     """
 
     def __init__(
-        self, around: event_loop.Loop, spare_flags: int, base: str, *, ends_strangers: bool
+        self, context: event_loop.EventLoop, spare_flags: int, base: str, *, kills_orphans: bool
     ) -> None:
         """``spare_flags``: the namespaces of children that are forked ahead; ``base`` as in
         ``Surroundings``."""
-        self._loop, self._base = around, base
+        self._loop, self._base = context, base
         self._spare_flags, self._can_spare = spare_flags, True
-        self._spares: deque[Child] = deque()
-        self._ends_strangers = ends_strangers
-        self._may_have_strangers = False
-        self._queue: deque[Child] = deque()
-        self._unborn: list[Child] = []
-        self._by_pid: dict[int, Child] = {}
+        self._spares: deque[ForkedChild] = deque()
+        self._kills_orphans = kills_orphans
+        self._may_have_orphans = False
+        self._queue: deque[ForkedChild] = deque()
+        self._forking: list[ForkedChild] = []
+        self._by_pid: dict[int, ForkedChild] = {}
         self._zygote = 0
         self._control: socket.socket | None = None
         self._spawned_at = 0.0
@@ -90,14 +90,16 @@ class Nursery:
             self._zygote, self._control = _spawn_zygote(self._base)
         except OSError as error:
             self._zygote, self._control = 0, None
-            self._fail(limit_errors.explain(error))
+            self._count_failure(limit_errors.explain(error))
             return
-        self._loop.register(self._control.fileno(), lambda _: self._lost(), self._broken)
+        self._loop.register(
+            self._control.fileno(), lambda _: self._on_zygote_exit(), self._on_control_failed
+        )
 
-    def _broken(self, _: Exception) -> None:
-        self._lost()
+    def _on_control_failed(self, _: Exception) -> None:
+        self._on_zygote_exit()
 
-    def _lost(self) -> None:
+    def _on_zygote_exit(self) -> None:
         """The zygote has died (it never says anything); a new one takes its place."""
         if self._control is None:
             return
@@ -108,20 +110,22 @@ class Nursery:
             os.kill(self._zygote, signal.SIGKILL)
         if not self._closed:
             event_loop.log("the zygote has died")
-            self._fail("the process that starts containers dies again and again: see shim.log")
+            self._count_failure(
+                "the process that starts containers dies again and again: see shim.log"
+            )
 
-    def _fail(self, reason: str) -> None:
+    def _count_failure(self, reason: str) -> None:
         if time.monotonic() - self._spawned_at > _LIFE_SIGN_SECONDS:
             self._failures = 0
         self._failures += 1
         if self._failures >= _ATTEMPTS:
             waiting, self._queue = self._queue, deque()
             for child in waiting:
-                self._refuse(child, reason)
+                self._give_up(child, reason)
 
     # -- from the order to the first message --------------------------------------------------
 
-    def start(self, child: Child) -> None:
+    def start(self, child: ForkedChild) -> None:
         """Have it forked; nothing raises, it is told when it is there and when it cannot be."""
         self._queue.append(child)
         self._pump()
@@ -129,49 +133,53 @@ class Nursery:
     def _pump(self) -> None:
         if self._control is None and time.monotonic() >= self._spawned_at + _DELAY_SECONDS:
             self._spawn()
-        while self._queue and self._control is not None and len(self._unborn) < _AT_ONCE:
+        while self._queue and self._control is not None and len(self._forking) < _AT_ONCE:
             child = self._queue.popleft()
-            event_loop.guarded(partial(self._send, child), partial(self._not_sent, child))
+            event_loop.run_catching(
+                partial(self._send, child), partial(self._on_send_failed, child)
+            )
 
-    def _send(self, child: Child) -> None:
-        if child.wanted_signal:
-            self._refuse(child, "it was ended before it was there")
+    def _send(self, child: ForkedChild) -> None:
+        if child.pending_signal:
+            self._give_up(child, "it was ended before it was there")
             return
-        if child.order is not None and any(self._replace(s, child) for s in self._fitting(child)):
+        if child.task is not None and any(
+            self._hand_over_spare(s, child) for s in self._usable_spares(child)
+        ):
             return
         assert self._control is not None
         child.attempts += 1
         child.deadline = time.monotonic() + _LIFE_SIGN_SECONDS
-        channel = child.channel = Channel()
-        if child.order is not None:
-            _give_order(channel, child.order, child)
+        channel = child.channel = ChildChannel()
+        if child.task is not None:
+            _send_task(channel, child.task, child)
         try:
             socket.send_fds(
-                self._control, [FLAGS.pack(child.flags)], [channel.theirs, *child.born_in]
+                self._control, [FORK_FLAGS.pack(child.flags)], [channel.theirs, *child.fork_into]
             )
         except (BrokenPipeError, ConnectionResetError):
             pass  # its death is told in a moment; the channel's end has the order given anew
         finally:
             channel.close_theirs()
-        self._unborn.append(child)
+        self._forking.append(child)
         self._watch(child, channel)
 
-    def _watch(self, child: Child, channel: Channel) -> None:
+    def _watch(self, child: ForkedChild, channel: ChildChannel) -> None:
         self._loop.register(
-            channel.fileno(), lambda _: self._read(child), partial(self._junk, child)
+            channel.fileno(), lambda _: self._read(child), partial(self._on_invalid_report, child)
         )
 
-    def _not_sent(self, child: Child, error: Exception) -> None:
-        self._refuse(child, limit_errors.explain(error))
+    def _on_send_failed(self, child: ForkedChild, error: Exception) -> None:
+        self._give_up(child, limit_errors.explain(error))
 
-    def _refuse(self, child: Child, reason: str) -> None:
+    def _give_up(self, child: ForkedChild, reason: str) -> None:
         self._forget_channel(child)
-        child.refused(reason)
-        child.close_given()
+        child.on_not_started(reason)
+        child.close_owned()
 
     # -- its channel ----------------------------------------------------------------------------
 
-    def _read(self, child: Child) -> None:
+    def _read(self, child: ForkedChild) -> None:
         """Take one message, if there is one."""
         if child.channel is None:
             return
@@ -180,62 +188,64 @@ class Nursery:
         except BlockingIOError:
             return
         if message is not None:
-            self._take(child, message)
+            self._on_message(child, message)
             return
         self._forget_channel(child)
         if not child.pid:
-            self._stillborn(child)
+            self._fork_again(child)
 
-    def _read_all(self, child: Child) -> None:
+    def _read_remaining(self, child: ForkedChild) -> None:
         """Take what is there, within reason."""
         for _ in range(_LAST_MESSAGES):
-            event_loop.guarded(partial(self._read, child), partial(self._junk, child))
+            event_loop.run_catching(
+                partial(self._read, child), partial(self._on_invalid_report, child)
+            )
 
-    def _take(self, child: Child, message: Message) -> None:
+    def _on_message(self, child: ForkedChild, message: ReceivedReport) -> None:
         sender, progress, descriptors = message
         if not child.pid and progress.error:  # it is the zygote that tells
-            self._unborn.remove(child)
-            self._refuse(child, progress.error)
+            self._forking.remove(child)
+            self._give_up(child, progress.error)
         elif not child.pid:
-            self._born(child, sender)
+            self._on_forked(child, sender)
         elif sender != child.pid:
             for fd in descriptors:
                 os.close(fd)
             raise PermissionError(f"process {sender} writes into the channel of {child.pid}")
-        if child.pid and progress != Progress():
-            child.told(progress, descriptors)
+        if child.pid and progress != ChildReport():
+            child.on_report(progress, descriptors)
 
-    def _born(self, child: Child, pid: int) -> None:
-        self._unborn.remove(child)
+    def _on_forked(self, child: ForkedChild, pid: int) -> None:
+        self._forking.remove(child)
         self._failures, self._can_spare = 0, True
         child.pid = pid
         self._by_pid[pid] = child
-        child.close_given()
-        if child.wanted_signal:
-            child.kill(child.wanted_signal)
-        elif isinstance(child, _Spare):
+        child.close_owned()
+        if child.pending_signal:
+            child.kill(child.pending_signal)
+        elif isinstance(child, _SpareProcess):
             self._spares.append(child)
         self._pump()
 
-    def _stillborn(self, child: Child) -> None:
-        self._unborn.remove(child)
+    def _fork_again(self, child: ForkedChild) -> None:
+        self._forking.remove(child)
         if child.attempts >= _ATTEMPTS:
-            self._refuse(
+            self._give_up(
                 child, f"its first process died before it could say a word, {_ATTEMPTS} times"
             )
         else:
             self._queue.appendleft(child)
         self._pump()
 
-    def _junk(self, child: Child, error: Exception) -> None:
+    def _on_invalid_report(self, child: ForkedChild, error: Exception) -> None:
         self._forget_channel(child)
-        if child in self._unborn:
-            self._unborn.remove(child)
-            self._refuse(child, f"{error}")
+        if child in self._forking:
+            self._forking.remove(child)
+            self._give_up(child, f"{error}")
         else:
-            child.junk(error)
+            child.on_invalid_report(error)
 
-    def _forget_channel(self, child: Child) -> None:
+    def _forget_channel(self, child: ForkedChild) -> None:
         if child.channel is not None:
             self._loop.unregister(child.channel.fileno())
             child.channel.close()
@@ -247,34 +257,34 @@ class Nursery:
         """Have a child forked that waits for an order, unless ``most`` do; False then."""
         if self._control is None or self._closed or not self._can_spare:
             return False
-        if self._queue or self._unborn:
+        if self._queue or self._forking:
             return True
         if len(self._spares) >= most:
             return False
-        self.start(_Spare(self._spare_flags, self._make_no_spares))
+        self.start(_SpareProcess(self._spare_flags, self._stop_making_spares))
         return True
 
-    def _make_no_spares(self) -> None:
+    def _stop_making_spares(self) -> None:
         self._can_spare = False  # the next start will tell what is wrong
 
-    def _fitting(self, child: Child) -> Iterator[Child]:
+    def _usable_spares(self, child: ForkedChild) -> Iterator[ForkedChild]:
         while self._spares and self._spare_flags == child.flags:
             yield self._spares.popleft()
 
-    def _replace(self, spare: Child, child: Child) -> bool:
+    def _hand_over_spare(self, spare: ForkedChild, child: ForkedChild) -> bool:
         """Let ``child`` be the process that ``spare`` is; False if that has died."""
         channel = spare.channel
-        if channel is None or child.order is None:
+        if channel is None or child.task is None:
             return False
         try:
-            _give_order(channel, child.order, child)
+            _send_task(channel, child.task, child)
         except (BrokenPipeError, ConnectionResetError):
             return False
         self._loop.unregister(channel.fileno())
         spare.channel, child.channel = None, channel
         child.pid = spare.pid
         self._by_pid[child.pid] = child
-        child.close_given()
+        child.close_owned()
         self._watch(child, channel)
         return True
 
@@ -291,47 +301,47 @@ class Nursery:
                 break
             if pid == self._zygote:
                 self._zygote = 0
-                self._lost()
+                self._on_zygote_exit()
                 continue
             if pid not in self._by_pid:  # perhaps its first message has not been read yet
-                for child in list(self._unborn):
-                    self._read_all(child)
-            if (ended := self._by_pid.pop(pid, None)) is not None:
-                if ended in self._spares:
-                    self._spares.remove(ended)
-                self._read_all(ended)
-                self._forget_channel(ended)
-                event_loop.guarded(partial(ended.ended, status), ended.junk)
-        self._may_have_strangers = self._ends_strangers  # they come with their parents' death
+                for child in list(self._forking):
+                    self._read_remaining(child)
+            if (on_exit := self._by_pid.pop(pid, None)) is not None:
+                if on_exit in self._spares:
+                    self._spares.remove(on_exit)
+                self._read_remaining(on_exit)
+                self._forget_channel(on_exit)
+                event_loop.run_catching(partial(on_exit.on_exit, status), on_exit.on_invalid_report)
+        self._may_have_orphans = self._kills_orphans  # they come with their parents' death
 
     def tick(self) -> None:
         """Repair what has to be; to be called now and then."""
         now = time.monotonic()
-        if late := [child for child in self._unborn if child.deadline <= now]:
+        if late := [child for child in self._forking if child.deadline <= now]:
             event_loop.log("the zygote does not answer")
-            self._lost()
+            self._on_zygote_exit()
             for child in late:
                 self._forget_channel(child)
-                self._stillborn(child)
+                self._fork_again(child)
         if not self._closed:
             self._pump()
-        if self._may_have_strangers and not self._unborn:  # one of those might be taken for one
-            self._may_have_strangers = False
-            self._end_strangers()
+        if self._may_have_orphans and not self._forking:  # one of those might be taken for one
+            self._may_have_orphans = False
+            self._kill_orphans()
 
     @property
     def is_idle(self) -> bool:
         """Whether there are no children and none are to come."""
-        return not (self._queue or self._unborn or self._by_pid)
+        return not (self._queue or self._forking or self._by_pid)
 
     def close(self) -> None:
         """Start nothing more, and end all that there is."""
         self._closed = True
         waiting, self._queue = self._queue, deque()
         for child in waiting:
-            self._refuse(child, "the node ends")
-        for child in (*self._unborn, *self._by_pid.values()):
-            child.end()
+            self._give_up(child, "the node ends")
+        for child in (*self._forking, *self._by_pid.values()):
+            child.kill_tree()
 
     def end_zygote(self) -> None:
         """Leave no process behind; nothing can be started any more."""
@@ -341,7 +351,7 @@ class Nursery:
             os.waitpid(self._zygote, 0)
             self._zygote = 0
 
-    def _end_strangers(self) -> None:
+    def _kill_orphans(self) -> None:
         """Kill orphans of a child that was killed itself; theirs come next."""
         for pid in descendants.children():
             if pid != self._zygote and pid not in self._by_pid:
@@ -376,10 +386,10 @@ def _spawn_zygote(base: str) -> tuple[int, socket.socket]:
             os._exit(1)
 
 
-def _give_order(channel: Channel, order: Order, child: Child) -> None:
+def _send_task(channel: ChildChannel, task: ChildTask, child: ForkedChild) -> None:
     """Send a child its order and all it needs; it reads that when it is there."""
-    fd = memory_file(child_tasks.pack(order))
+    fd = memory_file(child_tasks.pack(task))
     try:
-        channel.send([fd, *child.given, *child.lent])
+        channel.send([fd, *child.owned_fds, *child.borrowed_fds])
     finally:
         os.close(fd)

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from trainyard.podruntime.egress import ip_packets
-from trainyard.podruntime.egress.dns.dns_upstream import servers
-from trainyard.podruntime.egress.egress_policy import Denied, Policy, Quota, Routes, is_pod
+from trainyard.podruntime.egress.dns.dns_upstream import parse_servers
+from trainyard.podruntime.egress.egress_policy import Denied, EgressPolicy, PodQuota, Routes, is_pod
 from trainyard.podruntime.egress.tcp_streams import buffer_bytes
 
 POD, TARGET = socket.inet_aton("10.244.0.5"), socket.inet_aton("192.0.2.80")
@@ -38,23 +38,23 @@ def pseudo(source: bytes, target: bytes, segment: bytes) -> bytes:
 
 def test_the_first_packet_is_sent_again_as_its_pod_meant_it() -> None:
     options = bytes.fromhex("020405b40402080a0000000100000000")
-    opening = ip_packets.opening(syn(head=b"\x83\x03\x04\0", options=options))
-    assert opening is not None
-    assert opening.flow == (POD, 1234, TARGET, 80)
-    again = opening.again()
-    assert again[0] == 0x45, "options of IP are left out: they may name another way"
-    assert again[40:] == options
-    assert sums_to_nothing(pseudo(POD, TARGET, again[20:]))
+    parse_opening = ip_packets.parse_opening(syn(head=b"\x83\x03\x04\0", options=options))
+    assert parse_opening is not None
+    assert parse_opening.flow == (POD, 1234, TARGET, 80)
+    resent = parse_opening.resent()
+    assert resent[0] == 0x45, "options of IP are left out: they may name another way"
+    assert resent[40:] == options
+    assert sums_to_nothing(pseudo(POD, TARGET, resent[20:]))
 
 
 def test_a_refusal_acknowledges_what_it_refuses() -> None:
-    opening = ip_packets.opening(syn())
-    assert opening is not None
-    answer = ip_packets.reset(opening)
+    parse_opening = ip_packets.parse_opening(syn())
+    assert parse_opening is not None
+    answer = ip_packets.reset(parse_opening)
     assert struct.unpack_from(">HHII", answer) == (80, 1234, 0, 8)
     assert answer[13] == 0x14
     assert sums_to_nothing(pseudo(TARGET, POD, answer))
-    quoting = ip_packets.unreachable(ip_packets.PROHIBITED, opening.head)
+    quoting = ip_packets.unreachable(ip_packets.PROHIBITED, parse_opening.head)
     assert quoting[:2] == b"\x03\x0d"
     assert sums_to_nothing(quoting)
 
@@ -74,7 +74,7 @@ def test_a_refusal_acknowledges_what_it_refuses() -> None:
     ],
 )
 def test_what_is_no_first_packet_is_passed_over(packet: bytes) -> None:
-    assert ip_packets.opening(packet) is None
+    assert ip_packets.parse_opening(packet) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, 1480, 1481, 9000, 65507])
@@ -83,10 +83,10 @@ def test_fragments_are_all_of_it_once(size: int) -> None:
     got = bytearray()
     made = ip_packets.fragments(TARGET, POD, 17, payload, room=1500, number=9)
     for n, packet in enumerate(made):
-        (place,) = struct.unpack_from(">H", packet, 6)
+        (choose_endpoint,) = struct.unpack_from(">H", packet, 6)
         assert len(packet) <= 1500
-        assert (place & 0x1FFF) * 8 == len(got)
-        assert bool(place & 0x2000) == (n < len(made) - 1)
+        assert (choose_endpoint & 0x1FFF) * 8 == len(got)
+        assert bool(choose_endpoint & 0x2000) == (n < len(made) - 1)
         got += packet[20:]
     assert bytes(got) == payload
 
@@ -97,8 +97,8 @@ def test_fragments_are_all_of_it_once(size: int) -> None:
 def test_name_servers_are_those_that_the_c_library_asks() -> None:
     text = "# nameserver 1.1.1.1\nnameserver 192.0.2.1\nnameserver ::1\nnameserver not-one\n"
     text += "options ndots:5\nnameserver 192.0.2.2\nnameserver 192.0.2.3\nnameserver\n"
-    assert [each.address[0] for each in servers(text)] == ["192.0.2.1", "::1", "192.0.2.2"]
-    assert [each.address[:2] for each in servers("")] == [("127.0.0.1", 53)]
+    assert [each.address[0] for each in parse_servers(text)] == ["192.0.2.1", "::1", "192.0.2.2"]
+    assert [each.address[:2] for each in parse_servers("")] == [("127.0.0.1", 53)]
 
 
 # -- who may go where, and how much ----------------------------------------------------------------
@@ -111,24 +111,24 @@ NEVER = """
 
 
 @pytest.fixture
-def policy() -> Iterator[Policy]:
+def policy() -> Iterator[EgressPolicy]:
     with contextlib.closing(Routes()) as routes:
-        yield Policy(routes)
+        yield EgressPolicy(routes)
 
 
 @pytest.mark.parametrize("address", NEVER.split())
-def test_never(policy: Policy, address: str) -> None:
+def test_never(policy: EgressPolicy, address: str) -> None:
     policy.ports = frozenset({80})
     with pytest.raises(Denied):
-        policy.place(socket.inet_aton(address), 80)
+        policy.choose_endpoint(socket.inet_aton(address), 80)
 
 
-def test_the_machine_only_by_its_name_and_what_is_allowed(policy: Policy) -> None:
+def test_the_machine_only_by_its_name_and_what_is_allowed(policy: EgressPolicy) -> None:
     policy.ports = frozenset({5432})
     host = socket.inet_aton("169.254.74.1")
-    assert policy.place(host, 5432) == ("127.0.0.1", 5432)
+    assert policy.choose_endpoint(host, 5432) == ("127.0.0.1", 5432)
     with pytest.raises(Denied):
-        policy.place(host, 5433)
+        policy.choose_endpoint(host, 5433)
 
 
 def test_only_pods_are_pods() -> None:
@@ -138,7 +138,7 @@ def test_only_pods_are_pods() -> None:
 
 
 def test_a_quota_is_of_each_and_of_all() -> None:
-    quota = Quota(2, 3)
+    quota = PodQuota(2, 3)
     assert [quota.take(b"a"), quota.take(b"a"), quota.take(b"a")] == [True, True, False]
     assert [quota.take(b"b"), quota.take(b"b")] == [True, False]
     quota.give_back(b"a")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from trainyard.podruntime.egress.dns import dns_local_answers, dns_messages
-from trainyard.podruntime.egress.dns.cluster_zone import Zone
+from trainyard.podruntime.egress.dns.cluster_zone import ClusterZone
 from trainyard.podruntime.egress.dns.dns_messages import (
     AAAA,
     CNAME,
@@ -32,8 +32,8 @@ def asks(name: str, kind: int = A, more: bytes = b"") -> bytes:
     return head + labels + b"\0" + struct.pack(">HH", kind, 1) + more
 
 
-def zone(**services: Named) -> Zone:
-    made = Zone()
+def zone(**services: Named) -> ClusterZone:
+    made = ClusterZone()
     made.set(SetNames({f"ns/{name}": json.dumps(named) for name, named in services.items()}, True))
     return made
 
@@ -57,12 +57,14 @@ ZONE = zone(
 )
 
 
-def said(name: str, kind: int = A, among: Zone = ZONE) -> tuple[int, list[str], str]:
+def said(name: str, kind: int = A, among: ClusterZone = ZONE) -> tuple[int, list[str], str]:
     """The code, what is answered, and whom to ask for the rest."""
-    known = dns_local_answers.known(dns_messages.read_question(asks(name, kind)), among)
-    assert known is not None
-    shown = [_shown(each) for each in known.answer.records]
-    return known.answer.code, shown, known.elsewhere
+    answer_locally = dns_local_answers.answer_locally(
+        dns_messages.read_question(asks(name, kind)), among
+    )
+    assert answer_locally is not None
+    shown = [_shown(each) for each in answer_locally.answer.records]
+    return answer_locally.answer.code, shown, answer_locally.elsewhere
 
 
 def _shown(record: Record) -> str:
@@ -163,7 +165,9 @@ def test_what_an_alias_outside_stands_for_is_asked_elsewhere() -> None:
     ("name", "kind"), [("example.org", A), ("notcluster.local", A), ("example.org", 15)]
 )
 def test_what_the_machines_servers_are_asked(name: str, kind: int) -> None:
-    assert dns_local_answers.known(dns_messages.read_question(asks(name, kind)), ZONE) is None
+    assert (
+        dns_local_answers.answer_locally(dns_messages.read_question(asks(name, kind)), ZONE) is None
+    )
 
 
 def test_names_change() -> None:
@@ -185,7 +189,7 @@ def test_names_change() -> None:
 def test_an_answer_byte_by_byte() -> None:
     asked = dns_messages.read_question(asks("a.b", A))
     record = Record("a.b", A, bytes([1, 2, 3, 4]))
-    assert dns_messages.write(asked, Answer(0, (record,))).hex(" ") == (
+    assert dns_messages.build_answer(asked, Answer(0, (record,))).hex(" ") == (
         "00 4d 85 80 00 01 00 01 00 00 00 00 01 61 01 62 00 00 01 00 01 "
         "c0 0c 00 01 00 01 00 00 00 05 00 04 01 02 03 04"
     )
@@ -196,16 +200,18 @@ def test_who_says_how_much_there_is_room_for_is_answered_so() -> None:
     for more, room, count in (
         (b"", 512, 30),
         (EXTENDED, 1232, 75),
-        (b"", dns_messages.MOST_BYTES, 100),
+        (b"", dns_messages.MAX_MESSAGE_BYTES, 100),
     ):
         asked = dns_messages.read_question(asks("a.b", A, more))
-        message = dns_messages.write(asked, Answer(0, records), min(room, dns_messages.MOST_BYTES))
-        if room != dns_messages.MOST_BYTES:
-            assert asked.room == room
+        message = dns_messages.build_answer(
+            asked, Answer(0, records), min(room, dns_messages.MAX_MESSAGE_BYTES)
+        )
+        if room != dns_messages.MAX_MESSAGE_BYTES:
+            assert asked.max_bytes == room
         assert len(message) <= room
         found = dns_messages.read_answer(message, A)
         assert found.records == records[:count]
-        assert found.is_cut == (count < 100)
+        assert found.is_truncated == (count < 100)
         assert message.endswith(struct.pack(">BHHIH", 0, 41, 4096, 0, 0)) == bool(more)
 
 
@@ -216,7 +222,7 @@ def test_names_of_an_answer_are_read_as_they_were_written() -> None:
         Record("data.example.org", CNAME, b"", "b"),
         Record("b", A, bytes(4)),
     )
-    message = dns_messages.write(
+    message = dns_messages.build_answer(
         asked, Answer(dns_messages.NO_ERROR, chain, (Record("data.example.org", A, bytes(4)),))
     )
     assert message.count(b"\x07example") == 1, "each name is written once"
@@ -257,7 +263,7 @@ def test_a_broken_answer_is_refused(message: bytes) -> None:
 
 
 def test_an_answer_of_noise_is_read_or_refused() -> None:
-    whole = dns_messages.write(
+    whole = dns_messages.build_answer(
         dns_messages.read_question(asks("a.b", A)),
         Answer(0, (Record("a.b", CNAME, b"", "c.d"), Record("c.d", A, bytes(4)))),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainyard.podruntime.event_loop import Loop
+from trainyard.podruntime.event_loop import EventLoop
 
 Pipe = tuple[int, int]
 
@@ -31,10 +31,10 @@ def test_a_handler_that_fails_is_told_to_its_owner_and_the_others_go_on(
     pipes: list[Pipe], capfd: pytest.CaptureFixture[str]
 ) -> None:
     (bad, _), (good, _) = pipes
-    loop, told, heard = Loop(), [], []
+    loop, told, heard = EventLoop(), [], []
     loop.register(bad, fail, told.append)
     loop.register(good, lambda _: heard.append(os.read(good, 1)), told.append)
-    assert loop.turn(0)
+    assert loop.run_once(0)
     assert [str(error) for error in told] == ["a defect"]
     assert heard == [b"x"]
     assert "RuntimeError: a defect" in capfd.readouterr().err
@@ -44,22 +44,22 @@ def test_what_can_be_neither_handled_nor_ended_is_given_up(
     pipes: list[Pipe], capfd: pytest.CaptureFixture[str]
 ) -> None:
     (bad, _), (good, _) = pipes
-    loop, heard = Loop(), []
+    loop, heard = EventLoop(), []
 
     def cannot_end(_: Exception) -> None:
         raise OSError("nor this")
 
     loop.register(bad, fail, cannot_end)
-    assert loop.turn(0)
+    assert loop.run_once(0)
     loop.register(good, lambda _: heard.append(os.read(good, 1)), cannot_end)
-    assert loop.turn(0)
-    assert not loop.turn(0), "it is asked no more"
+    assert loop.run_once(0)
+    assert not loop.run_once(0), "it is asked no more"
     assert heard == [b"x"]
     assert f"descriptor {bad} is given up" in capfd.readouterr().err
 
 
 def test_a_new_descriptor_of_an_old_number_is_not_taken_for_the_old_one() -> None:
-    loop, called = Loop(), []
+    loop, called = EventLoop(), []
     pipes = dict([os.pipe(), os.pipe()])
     opened = {*pipes, *pipes.values()}
 
@@ -77,8 +77,8 @@ def test_a_new_descriptor_of_an_old_number_is_not_taken_for_the_old_one() -> Non
     for reader, writer in pipes.items():
         loop.register(reader, lambda _, mine=reader: replace(mine), lambda error: None)
         os.write(writer, b"x")
-    assert loop.turn(1.0)
-    assert not loop.turn(0.0)
+    assert loop.run_once(1.0)
+    assert not loop.run_once(0.0)
     assert called == []
     for fd in opened:
         os.close(fd)

@@ -108,7 +108,7 @@ class Agent:
 
 def connect(folder: Path) -> Agent:
     """To the shim of ``folder``, once it listens."""
-    while (connection := wire.find(str(folder))) is None:
+    while (connection := wire.connect(str(folder))) is None:
         pass
     agent = Agent(connection)
     hello = agent.receive()

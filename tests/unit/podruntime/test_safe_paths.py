@@ -69,7 +69,7 @@ def _outcome(operation: Callable[..., int], fd: int, volume: str, *arguments: st
     except OSError as error:
         return error.errno
     try:
-        place = os.readlink(safe_paths.proc(found))
+        place = os.readlink(safe_paths.proc_path(found))
         assert f"{place}/".startswith(f"{volume}/"), place
         return place
     finally:
@@ -112,13 +112,13 @@ def test_a_real_path_is_that_of_the_standard_library(tmp_path: Path, path: str) 
     (tmp_path / "nowhere").symlink_to("a/none")
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "file").touch()
-    assert safe_paths.real(f"{tmp_path}/{path}") == os.path.realpath(f"{tmp_path}/{path}")
+    assert safe_paths.real_path(f"{tmp_path}/{path}") == os.path.realpath(f"{tmp_path}/{path}")
 
 
 def test_what_is_made_is_there_and_has_the_mode_asked_for(tmp_path: Path) -> None:
     with _opened(tmp_path) as fd:
         tmp_path.chmod(0o777)
-        os.close(safe_paths.make(fd, "a/b", safe_paths.BENEATH, like=True))
+        os.close(safe_paths.make(fd, "a/b", safe_paths.BENEATH, copies_owner=True))
         os.close(safe_paths.make(fd, "a/file", safe_paths.AS_ROOT, directory=False))
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o777
     assert (tmp_path / "a" / "b").is_dir()
@@ -141,9 +141,9 @@ def test_a_place_is_reached_without_any_link_or_not_at_all(
         _forget_openat2(monkeypatch)
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
-    os.close(safe_paths.without_links(str(tmp_path / "folder")))
+    os.close(safe_paths.open_without_links(str(tmp_path / "folder")))
     with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
-        safe_paths.without_links(str(tmp_path / "link"))
+        safe_paths.open_without_links(str(tmp_path / "link"))
 
 
 def test_on_an_old_kernel_the_walk_takes_over(

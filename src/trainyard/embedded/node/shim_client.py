@@ -48,7 +48,7 @@ class ShimClient:
         self._decoder = handle.decoder
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[_Reply]] = {}
-        self._outgoing = wire.Outgoing()
+        self._outgoing = wire.SendQueue()
         self._loop = asyncio.get_running_loop()
         self._closed = False
         for frame in handle.early:
@@ -117,7 +117,7 @@ class ShimClient:
         if len(data) > wire.MAX_FRAME:
             raise RuntimeRefused(f"{len(data) >> 20} MiB of environment and volumes are too much")
         # Copies: what is asked may be given up before it is sent.
-        self._outgoing.put(data, _copies(attach))
+        self._outgoing.add(data, _copies(attach))
         self._flush()
 
     def _flush(self) -> None:

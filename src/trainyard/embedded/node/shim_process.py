@@ -128,7 +128,7 @@ def start_shim(
     except OSError as error:
         text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
         raise ShimFailed(text) from None
-    if not die_with_parent and (found := wire.find(folder)) is not None:
+    if not die_with_parent and (found := wire.connect(folder)) is not None:
         return ShimHandle(folder, found, pid=0, adopted=True)
     listener = None if die_with_parent else wire.listen(folder)
     ours, theirs = socket.socketpair()

@@ -12,35 +12,35 @@ import time
 
 from trainyard.podruntime import event_loop
 from trainyard.podruntime.egress import tproxy_setup
-from trainyard.podruntime.egress.relay_messages import Told
+from trainyard.podruntime.egress.relay_messages import RelayUpdate
 from trainyard.podruntime.processes.child_channel import memory_file
 from trainyard.podruntime.protocol import SetNames, SetNetwork, packed
 
 _DELAY_SECONDS = 1.0
 _BRIDGE_SECONDS = 10.0
-_STARTED_BY = ("datagrams", "caught", "questions", "long_questions")
+_WAKING_SOCKETS = ("datagrams", "caught", "questions", "long_questions")
 """What comes first there starts a relay, which finds it."""
 
 
-def _given_up(error: Exception) -> None:
+def _on_error(error: Exception) -> None:
     """The loop has logged it, and listens there no more."""
 
 
-class Keeper:
+class EgressManager:
     """``starter``: the socket of the process outside; None: pods have no network of their own."""
 
     def __init__(
-        self, around: event_loop.Loop, starter: socket.socket | None, gateway: str
+        self, event_loop: event_loop.EventLoop, launcher: socket.socket | None, gateway: str
     ) -> None:
-        self._loop, self._starter, self._gateway = around, starter, gateway
-        self._sockets: tproxy_setup.Sockets | None = None
+        self._loop, self._launcher, self._gateway = event_loop, launcher, gateway
+        self._sockets: tproxy_setup.TproxySockets | None = None
         self._ports: tuple[int, ...] = ()
         self._names: dict[str, str] = {}
         self._control: socket.socket | None = None
         self._is_wanted = False
-        self._started_at = self._looked_at = 0.0
-        if starter is not None:
-            self._loop.register(starter.fileno(), lambda _: self._lost_starter(), _given_up)
+        self._started_at = self._bridge_checked_at = 0.0
+        if launcher is not None:
+            self._loop.register(launcher.fileno(), lambda _: self._on_launcher_exit(), _on_error)
 
     def set(self, wanted: SetNetwork | SetNames) -> None:
         """Raises OSError where the kernel cannot; pods are then kept from everything outside."""
@@ -53,13 +53,13 @@ class Keeper:
         self._ports = wanted.ports
         if not wanted.is_open:
             self.close()
-        elif self._starter is None:
+        elif self._launcher is None:
             raise OSError("the process that starts relays has died")
         elif self._sockets is None:
             self._sockets = tproxy_setup.open_sockets(self._gateway)
             self._wait_for_packets()
         else:
-            self._tell(Told(ports=wanted.ports))
+            self._send_update(RelayUpdate(ports=wanted.ports))
 
     def _set_names(self, wanted: SetNames) -> None:
         if wanted.is_all:
@@ -69,20 +69,20 @@ class Keeper:
                 self._names[key] = text
             else:
                 self._names.pop(key, None)
-        self._tell(Told(), wanted)
+        self._send_update(RelayUpdate(), wanted)
 
-    def forget(self, address: str) -> None:
+    def pod_removed(self, address: str) -> None:
         """The pod that had it is no more: nor are its connections."""
-        self._tell(Told(gone=address))
+        self._send_update(RelayUpdate(gone=address))
 
     def tick(self) -> None:
         """Do what is due; to be called now and then."""
         if self._sockets is None:
             return
         now = time.monotonic()
-        if now >= self._looked_at + _BRIDGE_SECONDS:
-            self._looked_at = now
-            tproxy_setup.keep_bridge_apart()
+        if now >= self._bridge_checked_at + _BRIDGE_SECONDS:
+            self._bridge_checked_at = now
+            tproxy_setup.disable_bridge_netfilter()
         if self._is_wanted and now >= self._started_at + _DELAY_SECONDS:
             self._is_wanted, self._started_at = False, now
             self._start()
@@ -97,76 +97,76 @@ class Keeper:
         for each in self._sockets:
             each.close()
         self._sockets = None
-        self._hang_up()
+        self._close_control()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """For good; what runs outside ends with its socket."""
-        if self._starter is not None:
-            self._loop.unregister(self._starter.fileno())
-            self._starter.close()
-            self._starter = None
-        self._hang_up()
+        if self._launcher is not None:
+            self._loop.unregister(self._launcher.fileno())
+            self._launcher.close()
+            self._launcher = None
+        self._close_control()
 
     # -- the relay ----------------------------------------------------------------------------
 
     def _wait_for_packets(self) -> None:
         assert self._sockets is not None
-        for name in _STARTED_BY:
+        for name in _WAKING_SOCKETS:
             fd = getattr(self._sockets, name).fileno()
-            self._loop.register(fd, lambda _: self._came(), _given_up)
+            self._loop.register(fd, lambda _: self._on_first_packet(), _on_error)
 
     def _stop_waiting(self) -> None:
         assert self._sockets is not None
-        for name in _STARTED_BY:
+        for name in _WAKING_SOCKETS:
             self._loop.unregister(getattr(self._sockets, name).fileno())
 
-    def _came(self) -> None:
+    def _on_first_packet(self) -> None:
         self._stop_waiting()
         self._is_wanted = True
         self.tick()
 
     def _start(self) -> None:
-        assert self._starter is not None
+        assert self._launcher is not None
         assert self._sockets is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:
             self._control = ours
-            self._loop.register(ours.fileno(), lambda _: self._lost(), _given_up)
-            self._tell(Told(ports=self._ports), SetNames(self._names, is_all=True))
+            self._loop.register(ours.fileno(), lambda _: self._on_relay_exit(), _on_error)
+            self._send_update(RelayUpdate(ports=self._ports), SetNames(self._names, is_all=True))
             given = [theirs.fileno(), *(each.fileno() for each in self._sockets)]
             try:
-                socket.send_fds(self._starter, [b"r"], given)
+                socket.send_fds(self._launcher, [b"r"], given)
             except OSError as error:
                 event_loop.log(f"egress: {error}")
 
-    def _lost(self) -> None:
+    def _on_relay_exit(self) -> None:
         """A relay never says anything: it has died."""
-        self._hang_up()
+        self._close_control()
         if self._sockets is not None:
             self._wait_for_packets()
 
-    def _lost_starter(self) -> None:
-        assert self._starter is not None
+    def _on_launcher_exit(self) -> None:
+        assert self._launcher is not None
         event_loop.log(
             "egress: the process that starts relays has died: pods are kept to themselves"
         )
-        self.end()
+        self.stop()
         self.close()
 
-    def _tell(self, told: Told, names: SetNames | None = None) -> None:
+    def _send_update(self, update: RelayUpdate, names: SetNames | None = None) -> None:
         if self._control is None:
             return
         files = [memory_file(packed(names))] if names is not None else []
         try:
-            socket.send_fds(self._control, [packed(told)], files)
+            socket.send_fds(self._control, [packed(update)], files)
         except OSError:  # it has died, or does not listen any more: a new one is told anew
             self._control.shutdown(socket.SHUT_RDWR)
         finally:
             for fd in files:
                 os.close(fd)
 
-    def _hang_up(self) -> None:
+    def _close_control(self) -> None:
         if self._control is not None:
             self._loop.unregister(self._control.fileno())
             self._control.close()

@@ -62,7 +62,7 @@ class Routes:
     def close(self) -> None:
         self._link.close()
 
-    def is_elsewhere(self, address: bytes) -> bool:
+    def leaves_machine(self, address: bytes) -> bool:
         """Whether what is sent there leaves the machine, or cannot be sent at all."""
         self._number += 1
         target = struct.pack("=HH", 8, _RTA_DST) + address
@@ -78,14 +78,14 @@ class Routes:
                 return answer[16 + 7] == _UNICAST  # not the machine's own
 
 
-class Policy:
+class EgressPolicy:
     """``ports`` of the machine's loopback are allowed."""
 
     def __init__(self, routes: Routes) -> None:
         self.ports: frozenset[int] = frozenset()
         self._routes = routes
 
-    def place(self, address: bytes, port: int) -> Endpoint:
+    def choose_endpoint(self, address: bytes, port: int) -> Endpoint:
         """Where to connect for a pod that wants to go there; raises Denied."""
         if address == _HOST:
             if port not in self.ports:
@@ -95,11 +95,11 @@ class Policy:
         if not port or any(number & mask == network for network, mask in _DENIED):
             raise Denied
         with contextlib.suppress(OSError):
-            if self._routes.is_elsewhere(address):
+            if self._routes.leaves_machine(address):
                 return socket.inet_ntoa(address), port
         raise Denied
 
-    def outside(self, source: bytes) -> socket.socket:
+    def open_socket(self, source: bytes) -> socket.socket:
         """What sends a pod's datagrams: the machine's own."""
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
@@ -108,7 +108,7 @@ def is_pod(address: bytes) -> bool:
     return address[:2] == _PODS and address[2:] != _GATEWAY
 
 
-class Quota:
+class PodQuota:
     """How much each pod may hold at a time, and all of them."""
 
     def __init__(self, each: int, total: int) -> None:

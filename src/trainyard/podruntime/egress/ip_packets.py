@@ -37,14 +37,14 @@ class Opening(NamedTuple):
         flow = self.flow
         return ip_header(flow.source, flow.target, TCP, len(self.segment)) + self.segment[:8]
 
-    def again(self) -> bytes:
+    def resent(self) -> bytes:
         """The packet anew: without options of IP, with the checksum that pods leave to hardware."""
         flow = self.flow
         header = ip_header(flow.source, flow.target, TCP, len(self.segment))
-        return header + _summed(flow.source, flow.target, self.segment)
+        return header + _with_checksum(flow.source, flow.target, self.segment)
 
 
-def opening(packet: bytes) -> Opening | None:
+def parse_opening(packet: bytes) -> Opening | None:
     """Read a caught packet; None if it is not what it should be."""
     if len(packet) < 2 * HEADER_BYTES or packet[0] >> 4 != 4 or packet[9] != TCP:
         return None
@@ -68,12 +68,12 @@ def ip_header(
     return struct.pack(">BBHHHBBH4s4s", *fields)
 
 
-def reset(opening: Opening) -> bytes:
+def reset(parse_opening: Opening) -> bytes:
     """What follows the IP header of the answer that nobody listens there."""
-    flow, acknowledged = opening.flow, (opening.sequence + 1) & 0xFFFFFFFF
+    flow, acknowledged = parse_opening.flow, (parse_opening.sequence + 1) & 0xFFFFFFFF
     ports = (flow.target_port, flow.source_port)
     segment = struct.pack(">HHIIBBHHH", *ports, 0, acknowledged, 0x50, _ACK_RST, 0, 0, 0)
-    return _summed(flow.target, flow.source, segment)
+    return _with_checksum(flow.target, flow.source, segment)
 
 
 def unreachable(code: int, quoted: bytes) -> bytes:
@@ -103,7 +103,7 @@ def fragments(
     return made
 
 
-def _summed(source: bytes, target: bytes, segment: bytes) -> bytes:
+def _with_checksum(source: bytes, target: bytes, segment: bytes) -> bytes:
     blank = segment[:16] + b"\0\0" + segment[18:]
     total = _checksum(source + target + struct.pack(">HH", TCP, len(blank)) + blank)
     return segment[:16] + struct.pack(">H", total) + segment[18:]

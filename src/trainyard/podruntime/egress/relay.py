@@ -17,16 +17,16 @@ import sys as python
 from typing import NoReturn
 
 from trainyard.podruntime import syscalls as sys
-from trainyard.podruntime.egress.dns.cluster_zone import Zone
+from trainyard.podruntime.egress.dns.cluster_zone import ClusterZone
 from trainyard.podruntime.egress.dns.dns_resolver import Resolver
-from trainyard.podruntime.egress.egress_policy import Policy, Quota, Routes
-from trainyard.podruntime.egress.relay_loop import Poll
-from trainyard.podruntime.egress.relay_messages import Told
-from trainyard.podruntime.egress.spoofed_replies import Replies
-from trainyard.podruntime.egress.tcp_connector import Connecting
-from trainyard.podruntime.egress.tcp_streams import Streams
-from trainyard.podruntime.egress.tproxy_setup import Sockets
-from trainyard.podruntime.egress.udp_forwarder import Datagrams
+from trainyard.podruntime.egress.egress_policy import EgressPolicy, PodQuota, Routes
+from trainyard.podruntime.egress.relay_loop import RelayLoop
+from trainyard.podruntime.egress.relay_messages import RelayUpdate
+from trainyard.podruntime.egress.spoofed_replies import SpoofedReplies
+from trainyard.podruntime.egress.tcp_connector import TcpConnector
+from trainyard.podruntime.egress.tcp_streams import TcpStreams
+from trainyard.podruntime.egress.tproxy_setup import TproxySockets
+from trainyard.podruntime.egress.udp_forwarder import UdpForwarder
 from trainyard.podruntime.processes.child_channel import receive_descriptors
 from trainyard.podruntime.protocol import SetNames, from_raw
 
@@ -37,32 +37,32 @@ _CONNECTION_DESCRIPTORS = 6
 """Two ends, and two pipes while bytes are in flight."""
 
 
-class Relay:
+class EgressRelay:
     """All of it; ``control`` brings messages of the type ``Told``."""
 
-    def __init__(self, sockets: Sockets, control: socket.socket, open_files: int) -> None:
+    def __init__(self, sockets: TproxySockets, control: socket.socket, open_files: int) -> None:
         for each in sockets:
             each.setblocking(False)
-        poll = self._poll = Poll()
-        replies, streams = Replies(sockets.replies), Streams(poll)
+        poll = self._poll = RelayLoop()
+        replies, streams = SpoofedReplies(sockets.replies), TcpStreams(poll)
         connections = _quota(_CONNECTIONS, open_files * 3 // 4 // _CONNECTION_DESCRIPTORS)
         associations = _quota(_ASSOCIATIONS, open_files // 8)
         lookups = _quota(_LOOKUPS, open_files // 16)
         self._streams = streams
-        policy = self._policy = Policy(Routes())
+        policy = self._policy = EgressPolicy(Routes())
         opening = sockets.caught, sockets.streams, sockets.again
-        self._connecting = Connecting(*opening, poll, replies, streams, connections, policy)
-        self._datagrams = Datagrams(poll, replies, associations, policy)
-        self._datagrams.take_from(sockets.datagrams)
+        self._connecting = TcpConnector(*opening, poll, replies, streams, connections, policy)
+        self._datagrams = UdpForwarder(poll, replies, associations, policy)
+        self._datagrams.listen_on(sockets.datagrams)
         questions = sockets.questions, sockets.long_questions
-        self._zone = Zone()
+        self._zone = ClusterZone()
         self._resolver = Resolver(*questions, poll, self._zone, lookups, connections)
         self._control = control
-        self._told(0)  # waits: nobody goes anywhere before it is known who may
+        self._on_update(0)  # waits: nobody goes anywhere before it is known who may
         control.setblocking(False)
-        poll.watch(control.fileno(), self._told)
+        poll.watch(control.fileno(), self._on_update)
 
-    def _told(self, _: int) -> None:
+    def _on_update(self, _: int) -> None:
         try:
             data, descriptors = receive_descriptors(self._control, _MESSAGE_BYTES)
         except BlockingIOError:
@@ -71,11 +71,11 @@ class Relay:
             data, descriptors = b"", []
         if not data:
             os._exit(0)
-        told = from_raw(Told, json.loads(data))
-        if told.ports is not None:
-            self._policy.ports = frozenset(told.ports)
-        if told.gone:
-            pod = socket.inet_aton(told.gone)
+        update = from_raw(RelayUpdate, json.loads(data))
+        if update.ports is not None:
+            self._policy.ports = frozenset(update.ports)
+        if update.gone:
+            pod = socket.inet_aton(update.gone)
             self._connecting.forget_pod(pod)
             self._datagrams.forget_pod(pod)
             self._streams.forget_pod(pod)
@@ -88,9 +88,9 @@ class Relay:
         self._poll.run()
 
 
-def _quota(wanted: tuple[int, int], possible: int) -> Quota:
+def _quota(wanted: tuple[int, int], possible: int) -> PodQuota:
     each, total = wanted
-    return Quota(min(each, possible // 2), min(total, possible))
+    return PodQuota(min(each, possible // 2), min(total, possible))
 
 
 def main() -> NoReturn:
@@ -104,7 +104,7 @@ def main() -> NoReturn:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     control, *opened = [socket.socket(fileno=int(fd)) for fd in python.argv[2].split(",")]
-    relay = Relay(Sockets(*opened), control, limit if limit > 0 else 1 << 20)
+    relay = EgressRelay(TproxySockets(*opened), control, limit if limit > 0 else 1 << 20)
     gc.freeze()
     relay.run()
     os._exit(1)

@@ -18,36 +18,36 @@ READABLE = IN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 WRITABLE = OUT | select.EPOLLHUP | select.EPOLLERR
 _AT_ONCE = 256
 _TICK_SECONDS = 1.0
-_COMPLAINTS = 100
+_MAX_LOGGED_DEFECTS = 100
 """Of defects: enough to see what is wrong."""
 
 Handler = Callable[[int], None]
 """Called with the events."""
 
 
-class Poll:
+class RelayLoop:
     """Calls handlers until the process ends; one that fails takes no other along."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._handlers: dict[int, Handler] = {}
-        self._going_on: list[Callable[[], None]] = []
+        self._soon: list[Callable[[], None]] = []
         self._ticks: list[Callable[[float], None]] = []
-        self._complaints = 0
+        self._defects = 0
 
     def watch(self, fd: int, handler: Handler, events: int = IN) -> None:
         self._epoll.register(fd, events)
         self._handlers[fd] = handler
 
-    def forget(self, fd: int) -> None:
+    def unwatch(self, fd: int) -> None:
         """Must come before the descriptor is closed."""
         if self._handlers.pop(fd, None) is not None:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
 
-    def go_on(self, with_it: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """Call it once the others have had their turn."""
-        self._going_on.append(with_it)
+        self._soon.append(action)
 
     def every_second(self, tick: Callable[[float], None]) -> None:
         """Call it with the monotonic time about once a second."""
@@ -56,30 +56,30 @@ class Poll:
     def run(self) -> None:
         due = time.monotonic() + _TICK_SECONDS
         while True:
-            ready = self._epoll.poll(0 if self._going_on else _TICK_SECONDS, _AT_ONCE)
-            meant = [(fd, events, self._handlers.get(fd)) for fd, events in ready]
-            for fd, events, handler in meant:
+            ready = self._epoll.poll(0 if self._soon else _TICK_SECONDS, _AT_ONCE)
+            expected = [(fd, events, self._handlers.get(fd)) for fd, events in ready]
+            for fd, events, handler in expected:
                 # A handler may have closed a descriptor, and opened another of the same number.
                 if handler is not None and handler is self._handlers.get(fd):
                     try:
                         handler(events)
                     except Exception:
-                        self._complain()
-            waiting, self._going_on = self._going_on, []
-            for with_it in waiting:
-                self._guarded(with_it)
+                        self._log_defect()
+            waiting, self._soon = self._soon, []
+            for action in waiting:
+                self._run_catching(action)
             if (now := time.monotonic()) >= due:
                 due = now + _TICK_SECONDS
                 for tick in self._ticks:
-                    self._guarded(partial(tick, now))
+                    self._run_catching(partial(tick, now))
 
-    def _guarded(self, do: Callable[[], None]) -> None:
+    def _run_catching(self, action: Callable[[], None]) -> None:
         try:
-            do()
+            action()
         except Exception:
-            self._complain()
+            self._log_defect()
 
-    def _complain(self) -> None:
-        self._complaints += 1
-        if self._complaints <= _COMPLAINTS:
+    def _log_defect(self) -> None:
+        self._defects += 1
+        if self._defects <= _MAX_LOGGED_DEFECTS:
             log(f"the relay to the outside: a defect: {traceback.format_exc()}")

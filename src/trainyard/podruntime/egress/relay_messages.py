@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Told(NamedTuple):
+class RelayUpdate(NamedTuple):
     """Pods may reach these ``ports`` of the machine's loopback (None: as before); the pod at the
     address ``gone`` is no more. A file that comes along has a ``SetNames``."""
 

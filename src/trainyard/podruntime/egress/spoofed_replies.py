@@ -17,7 +17,7 @@ _CODES = {
 }
 
 
-class Replies:
+class SpoofedReplies:
     """``raw``: a socket in the cluster's namespace that takes whole packets."""
 
     def __init__(self, raw: socket.socket) -> None:

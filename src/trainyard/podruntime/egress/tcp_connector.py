@@ -13,11 +13,11 @@ import time
 from functools import partial
 
 from trainyard.podruntime.egress import ip_packets
-from trainyard.podruntime.egress.egress_policy import Denied, Policy, Quota, is_pod
+from trainyard.podruntime.egress.egress_policy import Denied, EgressPolicy, PodQuota, is_pod
 from trainyard.podruntime.egress.ip_packets import Flow, Opening
-from trainyard.podruntime.egress.relay_loop import OUT, Poll
-from trainyard.podruntime.egress.spoofed_replies import Replies
-from trainyard.podruntime.egress.tcp_streams import Streams, buffer_bytes
+from trainyard.podruntime.egress.relay_loop import OUT, RelayLoop
+from trainyard.podruntime.egress.spoofed_replies import SpoofedReplies
+from trainyard.podruntime.egress.tcp_streams import TcpStreams, buffer_bytes
 
 _AT_ONCE = 64
 _PACKET_BYTES = 2048
@@ -36,33 +36,33 @@ class _Attempt:
         self.connected_at = 0.0
 
 
-class Connecting:
+class TcpConnector:
     """``caught``, ``listener`` and ``again`` are sockets of the gate."""
 
     def __init__(
         self,
         caught: socket.socket,
         listener: socket.socket,
-        again: socket.socket,
-        poll: Poll,
-        replies: Replies,
-        streams: Streams,
-        quota: Quota,
-        policy: Policy,
+        resend: socket.socket,
+        poll: RelayLoop,
+        replies: SpoofedReplies,
+        streams: TcpStreams,
+        quota: PodQuota,
+        policy: EgressPolicy,
     ) -> None:
-        self._caught, self._listener, self._again = caught, listener, again
+        self._caught, self._listener, self._resend = caught, listener, resend
         self._poll, self._replies, self._streams = poll, replies, streams
         self._quota = quota
         self._policy = policy
         self._attempts: dict[Flow, _Attempt] = {}
         poll.watch(caught.fileno(), self._read)
         poll.watch(listener.fileno(), self._accept)
-        poll.every_second(self._sweep)
+        poll.every_second(self._drop_late)
 
     def _read(self, _: int) -> None:
         with contextlib.suppress(BlockingIOError):
             for _turn in range(_AT_ONCE):
-                opening = ip_packets.opening(self._caught.recv(_PACKET_BYTES))
+                opening = ip_packets.parse_opening(self._caught.recv(_PACKET_BYTES))
                 if opening is not None and is_pod(opening.flow.source):
                     self._open(opening)
 
@@ -71,21 +71,21 @@ class Connecting:
         before = self._attempts.get(flow)
         if before is not None and before.opening.sequence == opening.sequence:
             if before.connected_at:
-                self._let_through(flow, before)  # what was sent again may have been lost
+                self._resend_first_packet(flow, before)  # what was sent again may have been lost
             return
         if before is not None:  # the pod has given up, and uses the port anew
             self._drop(flow)
         try:
-            place = self._policy.place(flow.target, flow.target_port)
+            endpoint = self._policy.choose_endpoint(flow.target, flow.target_port)
         except Denied:
             self._replies.refuse(opening, errno.EACCES)
             return
         if not self._quota.take(flow.source):
             self._replies.refuse(opening, errno.ECONNREFUSED)
             return
-        self._connect(opening, place)
+        self._connect(opening, endpoint)
 
-    def _connect(self, opening: Opening, place: tuple[str, int]) -> None:
+    def _connect(self, opening: Opening, endpoint: tuple[str, int]) -> None:
         flow = opening.flow
         try:
             outside = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -96,29 +96,31 @@ class Connecting:
         if size := buffer_bytes(self._quota.sum):  # it counts before the connection is made
             outside.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
         self._attempts[flow] = _Attempt(opening, outside)
-        code = outside.connect_ex(place)
+        code = outside.connect_ex(endpoint)
         if code == errno.EINPROGRESS:
-            self._poll.watch(outside.fileno(), partial(self._connected, flow), OUT)
+            self._poll.watch(outside.fileno(), partial(self._on_writable, flow), OUT)
         else:
-            self._decided(flow, code)
+            self._on_connect_result(flow, code)
 
-    def _connected(self, flow: Flow, _: int) -> None:
+    def _on_writable(self, flow: Flow, _: int) -> None:
         attempt = self._attempts[flow]
-        self._poll.forget(attempt.outside.fileno())
-        self._decided(flow, attempt.outside.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+        self._poll.unwatch(attempt.outside.fileno())
+        self._on_connect_result(
+            flow, attempt.outside.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        )
 
-    def _decided(self, flow: Flow, error: int) -> None:
+    def _on_connect_result(self, flow: Flow, error: int) -> None:
         attempt = self._attempts[flow]
         if not error:
             attempt.connected_at = time.monotonic()
-            self._let_through(flow, attempt)
+            self._resend_first_packet(flow, attempt)
             return
         self._drop(flow)
         self._replies.refuse(attempt.opening, error)
 
-    def _let_through(self, flow: Flow, attempt: _Attempt) -> None:
+    def _resend_first_packet(self, flow: Flow, attempt: _Attempt) -> None:
         with contextlib.suppress(OSError):  # lost as in any network: the pod asks again
-            self._again.sendto(attempt.opening.again(), (socket.inet_ntoa(flow.target), 0))
+            self._resend.sendto(attempt.opening.resent(), (socket.inet_ntoa(flow.target), 0))
 
     def _accept(self, _: int) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -141,11 +143,11 @@ class Connecting:
 
     def _drop(self, flow: Flow) -> None:
         attempt = self._attempts.pop(flow)
-        self._poll.forget(attempt.outside.fileno())
+        self._poll.unwatch(attempt.outside.fileno())
         attempt.outside.close()
         self._quota.give_back(flow.source)
 
-    def _sweep(self, now: float) -> None:
+    def _drop_late(self, now: float) -> None:
         late = [
             flow
             for flow, attempt in self._attempts.items()

@@ -14,7 +14,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable
 
-from trainyard.podruntime.egress.relay_loop import BOTH_ONCE, READABLE, WRITABLE, Poll
+from trainyard.podruntime.egress.relay_loop import BOTH_ONCE, READABLE, WRITABLE, RelayLoop
 
 _CHUNK = 1 << 20
 _TURN_BYTES = 4 << 20
@@ -67,30 +67,30 @@ class _Pipes:
 class _Direction:
     """From ``source`` to ``target``; both are told when they have become ready."""
 
-    __slots__ = ("has_ended", "held", "is_readable", "is_writable", "pipe", "source", "target")
+    __slots__ = ("buffered", "has_ended", "is_readable", "is_writable", "pipe", "source", "target")
 
     def __init__(self, source: int, target: socket.socket) -> None:
         self.source, self.target = source, target
         self.is_readable = self.is_writable = True
         self.has_ended = False
         self.pipe: tuple[int, int] | None = None
-        self.held = 0
+        self.buffered = 0
 
     def move(self, pipes: _Pipes) -> bool:
         """As much as is possible; whether there may be more at once. OSError: it is broken."""
         moved = 0
-        while moved < _TURN_BYTES and (self.held or self._fill(pipes)):
+        while moved < _TURN_BYTES and (self.buffered or self._fill(pipes)):
             if not self.is_writable:
                 break
             assert self.pipe is not None
             try:
                 count = os.splice(
-                    self.pipe[0], self.target.fileno(), self.held, flags=_WITHOUT_WAITING
+                    self.pipe[0], self.target.fileno(), self.buffered, flags=_WITHOUT_WAITING
                 )
             except BlockingIOError:
                 self.is_writable = False
                 break
-            self.held -= count
+            self.buffered -= count
             moved += count
         self.drop(pipes, only_empty=True)
         return moved >= _TURN_BYTES
@@ -101,18 +101,18 @@ class _Direction:
         if self.pipe is None:
             self.pipe = pipes.take()
         try:
-            self.held = os.splice(self.source, self.pipe[1], _CHUNK, flags=_WITHOUT_WAITING)
+            self.buffered = os.splice(self.source, self.pipe[1], _CHUNK, flags=_WITHOUT_WAITING)
         except BlockingIOError:
             self.is_readable = False
             return False
-        if not self.held:
+        if not self.buffered:
             self.has_ended = True
             self.target.shutdown(socket.SHUT_WR)
-        return self.held > 0
+        return self.buffered > 0
 
     def drop(self, pipes: _Pipes, *, only_empty: bool = False) -> None:
-        if self.pipe is not None and not (only_empty and self.held):
-            pipes.give_back(self.pipe, is_empty=not self.held)
+        if self.pipe is not None and not (only_empty and self.buffered):
+            pipes.give_back(self.pipe, is_empty=not self.buffered)
             self.pipe = None
 
 
@@ -127,10 +127,10 @@ class _Pair:
         self.is_queued = self.is_dead = False
 
 
-class Streams:
+class TcpStreams:
     """All connections that are open at both ends."""
 
-    def __init__(self, poll: Poll) -> None:
+    def __init__(self, poll: RelayLoop) -> None:
         self._poll = poll
         self._pipes = _Pipes()
         self._by_pod: dict[bytes, set[_Pair]] = defaultdict(set)
@@ -155,7 +155,7 @@ class Streams:
         self._by_pod[pod].add(pair)
         self.count += 1
 
-        def told(ready: _Direction, other: _Direction, events: int) -> None:
+        def on_ready(ready: _Direction, other: _Direction, events: int) -> None:
             if events & READABLE:
                 ready.is_readable = True
             if events & WRITABLE:
@@ -163,8 +163,8 @@ class Streams:
             self._pump(pod, pair)
 
         out, back = pair.out, pair.back
-        self._poll.watch(inside.fileno(), lambda events: told(out, back, events), BOTH_ONCE)
-        self._poll.watch(outside.fileno(), lambda events: told(back, out, events), BOTH_ONCE)
+        self._poll.watch(inside.fileno(), lambda events: on_ready(out, back, events), BOTH_ONCE)
+        self._poll.watch(outside.fileno(), lambda events: on_ready(back, out, events), BOTH_ONCE)
 
     def forget_pod(self, pod: bytes) -> None:
         for pair in list(self._by_pod.get(pod, ())):
@@ -178,20 +178,22 @@ class Streams:
         except OSError:
             self._end(pod, pair, is_orderly=False)
             return
-        if all(way.has_ended and not way.held for way in (pair.out, pair.back)):
+        if all(
+            direction.has_ended and not direction.buffered for direction in (pair.out, pair.back)
+        ):
             self._end(pod, pair, is_orderly=True)
         elif (out or back) and not pair.is_queued:
             pair.is_queued = True
-            self._poll.go_on(lambda: self._again(pod, pair))
+            self._poll.call_soon(lambda: self._pump_again(pod, pair))
 
-    def _again(self, pod: bytes, pair: _Pair) -> None:
+    def _pump_again(self, pod: bytes, pair: _Pair) -> None:
         pair.is_queued = False
         self._pump(pod, pair)
 
     def _end(self, pod: bytes, pair: _Pair, *, is_orderly: bool) -> None:
         pair.is_dead = True
         for end in pair.ends:
-            self._poll.forget(end.fileno())
+            self._poll.unwatch(end.fileno())
             if is_orderly:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ORDERLY)
             end.close()

@@ -37,7 +37,7 @@ _BRIDGE_FILTER = "/proc/sys/net/bridge/bridge-nf-call-iptables"
 _DNS_PORT = 53
 
 
-class Sockets(NamedTuple):
+class TproxySockets(NamedTuple):
     """What a relay needs: ``streams`` and ``datagrams`` to other networks, ``caught`` first packets
     and the raw socket that sends them ``again``, one for ``replies``, and two for DNS."""
 
@@ -50,12 +50,12 @@ class Sockets(NamedTuple):
     long_questions: socket.socket
 
 
-def open_sockets(gateway: str) -> Sockets:
+def open_sockets(gateway: str) -> TproxySockets:
     """Let pods out, to these sockets; raises OSError, and nobody is let out."""
     opened: list[socket.socket] = []
     try:
         made = _make_all(gateway, opened)
-        keep_bridge_apart()
+        disable_bridge_netfilter()
         for name in ("all", "lo", BRIDGE):  # what comes back by the loopback interface is a pod's
             _write(f"{_SETTINGS}/{name}/rp_filter", "0")
         nftables.apply(_rules())
@@ -81,7 +81,7 @@ def close() -> None:
         nftables.apply([nftables.no_table(_TABLE)])
 
 
-def keep_bridge_apart() -> None:
+def disable_bridge_netfilter() -> None:
     """The module br_netfilter, which may be loaded at any time, has the bridge ask the rules too:
     what is handed over there is lost."""
     if os.path.exists(_BRIDGE_FILTER):
@@ -117,7 +117,7 @@ def _to(port: int) -> bytes:
     return nftables.to_socket(port) + nftables.ACCEPT
 
 
-def _make_all(gateway: str, opened: list[socket.socket]) -> Sockets:
+def _make_all(gateway: str, opened: list[socket.socket]) -> TproxySockets:
     """Those that are made are in ``opened``, also where it fails."""
 
     def new(family: int, kind: int, protocol: int = 0) -> socket.socket:
@@ -149,7 +149,7 @@ def _make_all(gateway: str, opened: list[socket.socket]) -> Sockets:
     long_questions.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     long_questions.bind((gateway, _DNS_PORT))
     long_questions.listen(_BACKLOG)
-    return Sockets(streams, datagrams, caught, again, replies, questions, long_questions)
+    return TproxySockets(streams, datagrams, caught, again, replies, questions, long_questions)
 
 
 def _enlarge(one: socket.socket) -> None:

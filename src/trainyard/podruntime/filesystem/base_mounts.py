@@ -15,7 +15,7 @@ from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.filesystem import kernel_filesystems
 from trainyard.podruntime.protocol import Root
 
-NEW, FOLDER, FILE = "root", "d", "f"
+NEW_ROOT, SCRATCH_FOLDER, SCRATCH_FILE = "root", "d", "f"
 """In the tmpfs of a pod, which is its first process's working directory: where its root is to be,
 and a folder and a file on which something can be mounted for a moment."""
 EMPTY = "../empty"
@@ -39,13 +39,13 @@ class MountPoints:
         self._changes.register(self._watched, select.POLLPRI)
         self._known: list[str] | None = None
 
-    def look(self) -> list[str]:
+    def list_mounts(self) -> list[str]:
         """What is mounted, parents first; read anew only after a change."""
         if self._changes.poll(0) or self._known is None:
-            self._known = _points(_whole(_MOUNTS))
+            self._known = _parse_mount_points(_read_whole(_MOUNTS))
         return self._known
 
-    def believe(self, known: list[str]) -> None:
+    def assume(self, known: list[str]) -> None:
         """That is what was mounted when this was made, or later."""
         self._known = known
 
@@ -53,7 +53,7 @@ class MountPoints:
         os.close(self._watched)
 
 
-def _whole(path: str) -> bytes:
+def _read_whole(path: str) -> bytes:
     """A file of /proc, in pieces as large as the kernel gives."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -62,11 +62,11 @@ def _whole(path: str) -> bytes:
         os.close(fd)
 
 
-def _points(mountinfo: bytes) -> list[str]:
+def _parse_mount_points(mountinfo: bytes) -> list[str]:
     points = set()
     for line in mountinfo.splitlines():
         raw = line.split(b" ", 5)[4]
-        if raw == b"/" or kernel_filesystems.holds(raw):
+        if raw == b"/" or kernel_filesystems.is_kernel_path(raw):
             continue
         if line.partition(b" - ")[2].split(b" ", 1)[0] in _UNTOUCHED:
             continue
@@ -76,7 +76,7 @@ def _points(mountinfo: bytes) -> list[str]:
     return sorted(points)
 
 
-class Ground:
+class BaseMounts:
     """The zygote's mount namespace, with what all pods can share."""
 
     def __init__(self, base: str) -> None:
@@ -96,26 +96,26 @@ class Ground:
         os.chdir("/")
         self._home = isolation.open_namespace("self", "mnt")
         self._mounted = MountPoints()
-        self._of_pod: MountPoints | None = None
+        self._pod_mounts: MountPoints | None = None
 
-    def prepare(self) -> None:
+    def prepare_for_child(self) -> None:
         """Enter a new mount namespace with the mounts of a pod to come, but for its /proc.
 
         Its tmpfs becomes the working directory: by its path it cannot be reached once the state
         folder is covered.
         """
-        self._of_pod = MountPoints()
-        self._of_pod.believe(self._mounted.look())
+        self._pod_mounts = MountPoints()
+        self._pod_mounts.assume(self._mounted.list_mounts())
         sys.unshare(sys.CLONE_NEWNS)
         os.chdir(self._base)
         sys.mount("tmpfs", _POD, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
         os.chdir(_POD)
-        for name in (NEW, FOLDER, _KERNEL):
+        for name in (NEW_ROOT, SCRATCH_FOLDER, _KERNEL):
             os.mkdir(name)
-        os.mknod(FILE)
+        os.mknod(SCRATCH_FILE)
         kernel_filesystems.prepare_dev(_KERNEL)
 
-    def leave(self) -> None:
+    def return_home(self) -> None:
         """Back to the own namespace, from which those of the next children are made."""
         try:
             sys.setns(self._home, sys.CLONE_NEWNS)
@@ -123,20 +123,20 @@ class Ground:
             os.chroot(".")
         except OSError:
             os._exit(1)  # what is made from here would not be what it has to be
-        if self._of_pod is not None:
-            self._of_pod.close()
-            self._of_pod = None
+        if self._pod_mounts is not None:
+            self._pod_mounts.close()
+            self._pod_mounts = None
 
-    def take(self) -> MountPoints:
+    def finish_in_child(self) -> MountPoints:
         """In the child that is forked: make the rest, and keep nothing but what is its own."""
         for fd in (self._home, self._top):
             os.close(fd)
         self._mounted.close()
         kernel_filesystems.prepare_proc(_KERNEL, EMPTY)
-        assert self._of_pod is not None
-        return self._of_pod
+        assert self._pod_mounts is not None
+        return self._pod_mounts
 
 
-def install(root: Root) -> None:
+def install_kernel_filesystems(root: Root) -> None:
     """Put /proc, /sys and /dev into ``NEW``."""
-    kernel_filesystems.install(NEW, _PREPARED, root)
+    kernel_filesystems.install(NEW_ROOT, _PREPARED, root)

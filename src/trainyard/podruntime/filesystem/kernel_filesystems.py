@@ -33,7 +33,7 @@ _PROC_FLAGS = sys.MS_NOSUID | sys.MS_NODEV | sys.MS_NOEXEC
 _DEV_SIZE = 1 << 20
 
 
-def holds(path: bytes) -> bool:
+def is_kernel_path(path: bytes) -> bool:
     """Whether a path is one of these, or lies in one."""
     return path.startswith(_BENEATH) or path in _TOPS
 
@@ -45,7 +45,7 @@ def prepare_dev(place: str) -> None:
 
 def prepare_proc(place: str, empty: str) -> None:
     """The same for /proc; ``empty`` is a read-only mount of an empty folder."""
-    _proc(f"{place}/proc", guarded=True)
+    _proc(f"{place}/proc", is_restricted=True)
     for name in _MASKED_FILES:
         with contextlib.suppress(OSError):  # not on this kernel
             sys.mount("/dev/null", f"{place}/proc/{name}", "", sys.MS_BIND)
@@ -71,7 +71,7 @@ def _mask(paths: Iterable[str], place: str, empty: str) -> None:
 def install(place: str, prepared: Mapping[str, str], root: Root) -> None:
     """Put all three beneath ``place``: those that are prepared, but open ones if privileged."""
     if root.privileged:
-        _proc(f"{place}/proc", guarded=False)
+        _proc(f"{place}/proc", is_restricted=False)
         _sys(f"{place}/sys")
         _dev(f"{place}/dev")
     else:
@@ -91,14 +91,14 @@ def set_read_only(place: str) -> None:
         sys.mount("", place, "", sys.MS_BIND | sys.MS_REMOUNT | sys.MS_RDONLY)
 
 
-def _proc(place: str, *, guarded: bool) -> None:
+def _proc(place: str, *, is_restricted: bool) -> None:
     os.makedirs(place, exist_ok=True)
     try:
         sys.mount("proc", place, "proc", _PROC_FLAGS)
     except OSError:  # a host that masks parts of /proc forbids a new one
         sys.mount("/proc", place, "", sys.MS_BIND | sys.MS_REC)
         return
-    for name in _READ_ONLY_PROC if guarded else ():
+    for name in _READ_ONLY_PROC if is_restricted else ():
         path = f"{place}/{name}"
         with contextlib.suppress(OSError):
             sys.mount(path, path, "", sys.MS_BIND)

@@ -30,15 +30,15 @@ class RootError(Exception):
     """The root cannot be built; the text says which mount, and why."""
 
 
-class Mount:
+class VolumeMount:
     """A bind, where it is probably to go (the order follows from that), and its opened source."""
 
     def __init__(self, bind: Bind, account: Account | None) -> None:
         self.bind = bind
         self.place = (
             bind.target
-            if kernel_filesystems.holds(os.fsencode(bind.target))
-            else safe_paths.real(bind.target)
+            if kernel_filesystems.is_kernel_path(os.fsencode(bind.target))
+            else safe_paths.real_path(bind.target)
         )
         self.source = open_source(bind, account) if bind.private else -1
 
@@ -47,7 +47,7 @@ class Mount:
         return stat.S_ISDIR(os.fstat(self.source).st_mode)
 
 
-class GuestsMaker(safe_paths.Maker):
+class TenantPathMaker(safe_paths.Maker):
     """Makes what is missing with a user's rights, but on the file systems of the pod's own root."""
 
     def __init__(self, directory: bool, account: Account, ours: set[int]) -> None:
@@ -69,27 +69,28 @@ def open_source(bind: Bind, account: Account | None) -> int:
     reach by its path, a mount must not show (decision 89).
     """
     if bind.private or account is None:
-        return _found_source(bind, like=True)
+        return _find_source(bind, copies_owner=True)
     with acting_as(*account):
-        return _found_source(bind, like=False)  # what they make is theirs
+        return _find_source(bind, copies_owner=False)  # what they make is theirs
 
 
-def _found_source(bind: Bind, *, like: bool) -> int:
+def _find_source(bind: Bind, *, copies_owner: bool) -> int:
     source = bind.source
     try:
         if bind.private:
             top = os.open(source, os.O_PATH | os.O_CLOEXEC)
         else:
-            top = safe_paths.without_links(source)
+            top = safe_paths.open_without_links(source)
     except OSError as error:
-        text = f"cannot mount {source} at {bind.target}: {safe_paths.reason(error)}"
+        text = f"cannot mount {source} at {bind.target}: {safe_paths.explain_refusal(error)}"
         raise RootError(text) from None
     if not bind.inner:
         return top
     try:
-        return safe_paths.make(top, bind.inner, safe_paths.BENEATH, like=like)
+        return safe_paths.make(top, bind.inner, safe_paths.BENEATH, copies_owner=copies_owner)
     except OSError as error:
-        text = f"cannot mount subPath {bind.inner!r} at {bind.target}: {safe_paths.reason(error)}"
+        reason = safe_paths.explain_refusal(error)
+        text = f"cannot mount subPath {bind.inner!r} at {bind.target}: {reason}"
         raise RootError(text) from None
     finally:
         os.close(top)
@@ -101,8 +102,8 @@ def enter(root: Root, base: str, mounted: MountPoints, *, rootless: bool) -> int
     Returns a descriptor of the old one, which no path leads to any more; :func:`leave` ends it.
     """
     old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    _Builder(root, base, mounted, rootless=rootless).build()
-    os.chdir(base_mounts.NEW)
+    _RootBuilder(root, base, mounted, rootless=rootless).build()
+    os.chdir(base_mounts.NEW_ROOT)
     sys.pivot_root(".", ".")
     os.chdir("/")
     return old
@@ -125,33 +126,33 @@ def is_full() -> bool:
     return disk.f_bavail * disk.f_frsize < _ROOM_BYTES
 
 
-def _beneath(path: str, folder: str) -> bool:
+def _is_beneath(path: str, folder: str) -> bool:
     return folder == "/" or path.startswith(folder + "/")
 
 
-class _Builder:
+class _RootBuilder:
     def __init__(self, root: Root, base: str, mounted: MountPoints, *, rootless: bool) -> None:
         self._root, self._base, self._rootless = root, base, rootless
-        self._mounts = set(mounted.look())
+        self._mounts = set(mounted.list_mounts())
         self._layers: list[int] = []
-        self._covers: set[str] = set()
+        self._hidden: set[str] = set()
         self._numbers = itertools.count()
         self._binds = sorted(
-            (Mount(bind, root.account) for bind in root.binds),
+            (VolumeMount(bind, root.account) for bind in root.binds),
             key=lambda each: each.place.count("/") if each.place != "/" else 0,
         )
-        self._work = safe_paths.real(root.work) if root.work else ""
+        self._work = safe_paths.real_path(root.work) if root.work else ""
 
     def build(self) -> None:
         if self._root.size:
             flags = sys.MS_REMOUNT | sys.MS_NOSUID | sys.MS_NODEV
             sys.mount("", ".", "", flags, f"size={self._root.size}")
-        self._cover({safe_paths.real(os.path.dirname(self._base)), *self._root.hidden})
+        self._hide({safe_paths.real_path(os.path.dirname(self._base)), *self._root.hidden})
         for each in self._binds:
             if each.source < 0:
                 each.source = open_source(each.bind, self._root.account)
-        self._show_host()
-        base_mounts.install(self._root)
+        self._expose_host()
+        base_mounts.install_kernel_filesystems(self._root)
         if self._rootless:
             self._empty_closed_folders()
         for each in self._binds:
@@ -162,38 +163,40 @@ class _Builder:
             for fd in self._layers:
                 with contextlib.suppress(OSError):
                     flags = sys.MS_REMOUNT | sys.MS_BIND | sys.MS_RDONLY
-                    sys.mount("", safe_paths.proc(fd), "", flags)
+                    sys.mount("", safe_paths.proc_path(fd), "", flags)
 
     # -- what is hidden -------------------------------------------------------------------------
 
-    def _cover(self, hidden: set[str]) -> None:
+    def _hide(self, hidden: set[str]) -> None:
         """Lay an empty folder over each of ``hidden``: whatever is bound from now on shows that."""
         for folder in sorted(hidden):
             if not os.path.isdir(folder):
                 continue  # also what lies in one that is covered
-            self._covers.add(folder)
+            self._hidden.add(folder)
             self._note_mount(folder)
-            self._pin_above(folder)
+            self._pin_parents(folder)
             sys.mount(self._empty(folder), folder, "", sys.MS_BIND)
 
     def _note_mount(self, path: str) -> None:
-        if not kernel_filesystems.holds(os.fsencode(path)):
+        if not kernel_filesystems.is_kernel_path(os.fsencode(path)):
             self._mounts.add(path)
 
     def _empty(self, folder: str) -> str:
         """A read-only folder with nothing but the mount points that are wanted in ``folder``."""
-        inside = [(place, is_dir) for place, is_dir in self._wanted() if _beneath(place, folder)]
+        inside = [
+            (place, is_dir) for place, is_dir in self._wanted_places() if _is_beneath(place, folder)
+        ]
         if not inside:
             return base_mounts.EMPTY
         empty = f"e{next(self._numbers)}"
         os.mkdir(empty)
         for place, is_directory in inside:
-            _mirror(folder, place, empty, is_directory)
+            _make_mount_point(folder, place, empty, is_directory)
         sys.mount(empty, empty, "", sys.MS_BIND)
         kernel_filesystems.set_read_only(empty)
         return empty
 
-    def _pin_above(self, folder: str) -> None:
+    def _pin_parents(self, folder: str) -> None:
         """Keep a pod from renaming what it may write above a covered folder: it is a mount point.
 
         Else the next pod would find another folder covered, and the real one under a new name.
@@ -202,23 +205,25 @@ class _Builder:
         parts = folder.split("/")[1:-1]
         for end in range(1, len(parts) + 1):
             above = "/" + "/".join(parts[:end])
-            if any(_beneath(above, source) for source in sources):
+            if any(_is_beneath(above, source) for source in sources):
                 sys.mount(above, above, "", sys.MS_BIND | sys.MS_REC)
                 self._note_mount(above)
 
     # -- the host's files -----------------------------------------------------------------------
 
-    def _show_host(self) -> None:
-        if not self._layer("/", base_mounts.NEW):
-            sys.mount(base_mounts.NEW, base_mounts.NEW, "", sys.MS_BIND)  # pivot_root wants a mount
+    def _expose_host(self) -> None:
+        if not self._layer("/", base_mounts.NEW_ROOT):
+            sys.mount(
+                base_mounts.NEW_ROOT, base_mounts.NEW_ROOT, "", sys.MS_BIND
+            )  # pivot_root wants a mount
             self._open_top()
             self._layers.append(os.dup(self._top))
-            self._spread("/")
+            self._rebuild_by_entry("/")
 
     def _open_top(self) -> None:
-        self._top = os.open(base_mounts.NEW, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._top = os.open(base_mounts.NEW_ROOT, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def _wanted(self) -> list[tuple[str, bool]]:
+    def _wanted_places(self) -> list[tuple[str, bool]]:
         """The places that are mounted on or worked in, and which are folders."""
         wanted = [(e.place, e.source < 0 or e.is_directory) for e in self._binds]
         return [*wanted, (self._work, True)] if self._work else wanted
@@ -230,13 +235,13 @@ class _Builder:
         os.mkdir(upper)
         os.mkdir(work)
         _copy_attributes(path, upper)
-        for target, directory in self._wanted():
+        for target, directory in self._wanted_places():
             if (
-                _beneath(target, path)
+                _is_beneath(target, path)
                 and not os.path.lexists(target)
-                and not kernel_filesystems.holds(os.fsencode(target))
+                and not kernel_filesystems.is_kernel_path(os.fsencode(target))
             ):
-                _mirror(path, target, upper, directory)
+                _make_mount_point(path, target, upper, directory)
         options = f"lowerdir={_escape(path)},upperdir={upper},workdir={work}"
         if self._rootless:
             options += ",userxattr"
@@ -248,8 +253,8 @@ class _Builder:
             self._open_top()
         self._layers.append(safe_paths.find(self._top, path, safe_paths.AS_ROOT))
         for child in sorted(self._mounts):
-            if _beneath(child, path) and self._outermost(child, path):
-                self._show(child)
+            if _is_beneath(child, path) and self._outermost(child, path):
+                self._expose(child)
         return True
 
     def _outermost(self, mount: str, within: str) -> bool:
@@ -260,32 +265,32 @@ class _Builder:
             above = os.path.dirname(above)
         return True
 
-    def _spread(self, path: str) -> None:
+    def _rebuild_by_entry(self, path: str) -> None:
         """Rebuild the directory ``path`` entry by entry, where it cannot be layered as a whole."""
-        place = base_mounts.NEW + path if path != "/" else base_mounts.NEW
+        place = base_mounts.NEW_ROOT + path if path != "/" else base_mounts.NEW_ROOT
         with os.scandir(path) as entries:
             for entry in entries:
                 target = os.path.join(place, entry.name)
                 if entry.is_symlink():
                     os.symlink(os.readlink(entry.path), target)
-                elif kernel_filesystems.holds(os.fsencode(entry.path)):
+                elif kernel_filesystems.is_kernel_path(os.fsencode(entry.path)):
                     os.mkdir(target)
                 else:
-                    self._show(entry.path)
+                    self._expose(entry.path)
 
-    def _show(self, path: str) -> None:
+    def _expose(self, path: str) -> None:
         """Make the host's file or directory ``path`` appear in the new root."""
         try:
             directory = stat.S_ISDIR(os.stat(path).st_mode)
             place = self._make(path, directory=directory)
-            if directory and path not in self._covers:
-                if self._layer(path, safe_paths.proc(place)):
+            if directory and path not in self._hidden:
+                if self._layer(path, safe_paths.proc_path(place)):
                     return
-                if any(_beneath(mount, path) for mount in self._mounts):
-                    self._spread(path)
+                if any(_is_beneath(mount, path) for mount in self._mounts):
+                    self._rebuild_by_entry(path)
                     return
-            if path in self._covers:
-                sys.mount(path, safe_paths.proc(place), "", sys.MS_BIND)  # read-only already
+            if path in self._hidden:
+                sys.mount(path, safe_paths.proc_path(place), "", sys.MS_BIND)  # read-only already
             else:
                 self._attach(path, place, directory=directory, read_only=True)
         except OSError:
@@ -295,7 +300,7 @@ class _Builder:
         """A descriptor of ``path`` in the new root, made there if it is missing."""
         return safe_paths.make(self._top, path, safe_paths.AS_ROOT, directory=directory)
 
-    def _place(self, path: str, *, directory: bool) -> int:
+    def _open_place(self, path: str, *, directory: bool) -> int:
         """As ``_make``, of a path that a manifest names: it may lead into a folder of the host.
 
         There a user makes what that user could have made (decision 89).
@@ -307,16 +312,16 @@ class _Builder:
             return safe_paths.find(self._top, path, safe_paths.AS_ROOT)
         except FileNotFoundError:
             ours = {os.fstat(fd).st_dev for fd in self._layers} | {
-                os.stat(f"{base_mounts.NEW}/dev").st_dev
+                os.stat(f"{base_mounts.NEW_ROOT}/dev").st_dev
             }
-            maker = GuestsMaker(directory, account, ours)
+            maker = TenantPathMaker(directory, account, ours)
             return safe_paths.walk(self._top, path, safe_paths.AS_ROOT, maker)
 
     def _make_work(self, path: str) -> None:
         try:
-            os.close(self._place(path, directory=True))
+            os.close(self._open_place(path, directory=True))
         except OSError as error:
-            text = f"cannot make working directory {path}: {safe_paths.reason(error)}"
+            text = f"cannot make working directory {path}: {safe_paths.explain_refusal(error)}"
             raise RootError(text) from None
 
     def _empty_closed_folders(self) -> None:
@@ -334,20 +339,22 @@ class _Builder:
                         empty = f"c{next(self._numbers)}"
                         os.mkdir(empty)
                         fd = safe_paths.find(self._top, parent, safe_paths.AS_ROOT)
-                        sys.mount(empty, safe_paths.proc(fd), "", sys.MS_BIND)
+                        sys.mount(empty, safe_paths.proc_path(fd), "", sys.MS_BIND)
                         emptied.add(parent)
                     break
 
     # -- volumes --------------------------------------------------------------------------------
 
-    def _bind(self, mount: Mount) -> None:
+    def _bind(self, mount: VolumeMount) -> None:
         bind, directory = mount.bind, mount.is_directory
         try:
-            place = self._place(bind.target, directory=directory)
-            source = safe_paths.proc(mount.source)
+            place = self._open_place(bind.target, directory=directory)
+            source = safe_paths.proc_path(mount.source)
             self._attach(source, place, directory=directory, read_only=bind.read_only)
         except OSError as error:
-            raise RootError(f"cannot mount at {bind.target}: {safe_paths.reason(error)}") from None
+            raise RootError(
+                f"cannot mount at {bind.target}: {safe_paths.explain_refusal(error)}"
+            ) from None
         os.close(place)
         os.close(mount.source)
 
@@ -359,12 +366,12 @@ class _Builder:
         """
         flags = sys.MS_BIND | sys.MS_REC
         if not read_only:
-            sys.mount(source, safe_paths.proc(place), "", flags)
+            sys.mount(source, safe_paths.proc_path(place), "", flags)
             return
-        aside = base_mounts.FOLDER if directory else base_mounts.FILE
+        aside = base_mounts.SCRATCH_FOLDER if directory else base_mounts.SCRATCH_FILE
         sys.mount(source, aside, "", flags)
         kernel_filesystems.set_read_only(aside)
-        sys.mount(aside, safe_paths.proc(place), "", sys.MS_MOVE)
+        sys.mount(aside, safe_paths.proc_path(place), "", sys.MS_MOVE)
 
 
 def _escape(path: str) -> str:
@@ -378,7 +385,7 @@ def _copy_attributes(source: str, target: str) -> None:
     os.chmod(target, stat.S_IMODE(status.st_mode))
 
 
-def _mirror(lower: str, target: str, upper: str, directory: bool) -> None:
+def _make_mount_point(lower: str, target: str, upper: str, directory: bool) -> None:
     """Make ``target`` (beneath ``lower``) in ``upper``; folders on the way keep the host's mode."""
     here, there = lower.rstrip("/"), upper
     *parents, last = os.path.relpath(target, lower).split("/")

@@ -44,7 +44,9 @@ def find(folder: int, path: str, within: int) -> int:
     return walk(folder, path, within)
 
 
-def make(folder: int, path: str, within: int, *, directory: bool = True, like: bool = False) -> int:
+def make(
+    folder: int, path: str, within: int, *, directory: bool = True, copies_owner: bool = False
+) -> int:
     """As ``find``, but what is missing is made: folders, at the end maybe a file.
 
     ``like``: with the mode and the owner of ``folder``, else with mode 0755.
@@ -52,11 +54,11 @@ def make(folder: int, path: str, within: int, *, directory: bool = True, like: b
     try:
         return find(folder, path, within)
     except FileNotFoundError:
-        model = os.fstat(folder) if like else None
+        model = os.fstat(folder) if copies_owner else None
         return walk(folder, path, within, Maker(directory, model))
 
 
-def without_links(path: str) -> int:
+def open_without_links(path: str) -> int:
     """A descriptor of the absolute ``path``; a link anywhere on it is refused, with ELOOP."""
     try:
         return sys.openat2(sys.AT_FDCWD, path, _FLAGS, sys.RESOLVE_NO_SYMLINKS)
@@ -70,7 +72,7 @@ def without_links(path: str) -> int:
         os.close(top)
 
 
-def real(path: str) -> str:
+def real_path(path: str) -> str:
     """As ``os.path.realpath``, in a tenth of its time where no link is on the way, as far as there
     is anything."""
     if path.startswith("/") and not _UNTIDY.search(path):
@@ -86,12 +88,12 @@ def real(path: str) -> str:
     return os.path.realpath(path)
 
 
-def proc(fd: int) -> str:
+def proc_path(fd: int) -> str:
     """A path to what ``fd`` refers to, in whichever root it lies."""
     return f"/proc/self/fd/{fd}"
 
 
-def reason(error: OSError) -> str:
+def explain_refusal(error: OSError) -> str:
     """In words, why a path was refused or a mount failed."""
     if error.errno == errno.EXDEV:
         return "a link on its way leads out of the volume"

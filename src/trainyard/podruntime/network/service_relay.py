@@ -24,13 +24,17 @@ from typing import TYPE_CHECKING, NoReturn
 
 from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.network.netlink import LOOPBACK_INDEX, Netlink
-from trainyard.podruntime.network.source_ip_sockets import ANSWER, LONGEST, Callers
-from trainyard.podruntime.processes.child_channel import receive_descriptors, tell_anyway
-from trainyard.podruntime.processes.child_tasks import Progress
+from trainyard.podruntime.network.source_ip_sockets import (
+    ANSWER_PREFIX,
+    MAX_MESSAGE_BYTES,
+    SourceIpSockets,
+)
+from trainyard.podruntime.processes.child_channel import receive_descriptors, try_send_report
+from trainyard.podruntime.processes.child_tasks import ChildReport
 from trainyard.podruntime.protocol import Forward, SetForwards, from_raw
 
 if TYPE_CHECKING:
-    from trainyard.podruntime.network.service_relay_udp import DatagramRelay
+    from trainyard.podruntime.network.service_relay_udp import UdpServiceRelay
 
 _CONNECT_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
@@ -54,16 +58,18 @@ def run(configuration: int, own_addresses: bool, channel: int) -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     threading.stack_size(_STACK_BYTES)
     with socket.socket(fileno=configuration) as messages:
-        callers = Callers(messages) if own_addresses else None
-        relay = _Relay(
-            own_addresses, callers, lambda text: tell_anyway(channel, Progress(error=text))
+        source_sockets = SourceIpSockets(messages) if own_addresses else None
+        relay = _ServiceRelay(
+            own_addresses,
+            source_sockets,
+            lambda text: try_send_report(channel, ChildReport(error=text)),
         )
         while True:
-            data, descriptors = receive_descriptors(messages, LONGEST)
+            data, descriptors = receive_descriptors(messages, MAX_MESSAGE_BYTES)
             if not data:
                 os._exit(0)
-            if callers is not None and data.startswith(ANSWER):
-                callers.answered(data, descriptors)
+            if source_sockets is not None and data.startswith(ANSWER_PREFIX):
+                source_sockets.on_answer(data, descriptors)
                 continue
             for fd in descriptors:
                 with open(fd, "rb") as file:
@@ -71,10 +77,10 @@ def run(configuration: int, own_addresses: bool, channel: int) -> NoReturn:
 
 
 class _Listener:
-    def __init__(self, forward: Forward, callers: Callers | None) -> None:
+    def __init__(self, forward: Forward, source_sockets: SourceIpSockets | None) -> None:
         """``callers`` is None where all pods have the addresses of this namespace."""
         self.endpoints = forward.endpoints
-        self._callers = callers
+        self._source_sockets = source_sockets
         self._turn = itertools.count()
         self.socket = socket.create_server((forward.address, forward.port), backlog=128)
         threading.Thread(target=self._accept, daemon=True).start()
@@ -82,44 +88,52 @@ class _Listener:
     def _accept(self) -> None:
         while True:
             try:
-                client, (caller, _) = self.socket.accept()
+                client, (client_address, _) = self.socket.accept()
             except OSError as error:
                 if error.errno not in _FULL:
                     return  # the socket was shut down
                 time.sleep(_RETRY_SECONDS)
                 continue
             try:
-                threading.Thread(target=self._forward, args=(client, caller), daemon=True).start()
+                threading.Thread(
+                    target=self._forward, args=(client, client_address), daemon=True
+                ).start()
             except RuntimeError:  # no more threads are permitted
                 _reset(client)
 
-    def _forward(self, client: socket.socket, caller: str) -> None:
-        server = self._connect(caller)
+    def _forward(self, client: socket.socket, client_address: str) -> None:
+        server = self._connect(client_address)
         if server is None:
             _reset(client)
             return
         with client, server:
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            back = threading.Thread(target=_move, args=(server, client), daemon=True)
+            back = threading.Thread(target=_copy, args=(server, client), daemon=True)
             try:
                 back.start()
             except RuntimeError:
                 return
-            _move(client, server)
+            _copy(client, server)
             back.join()
 
-    def _connect(self, caller: str) -> socket.socket | None:
+    def _connect(self, client_address: str) -> socket.socket | None:
         until = time.monotonic() + _CONNECT_SECONDS
         while time.monotonic() < until:
             if endpoints := self.endpoints:
                 with contextlib.suppress(OSError):
-                    return self._connected(endpoints[next(self._turn) % len(endpoints)], caller)
+                    return self._connected(
+                        endpoints[next(self._turn) % len(endpoints)], client_address
+                    )
             time.sleep(_RETRY_SECONDS)
         return None
 
-    def _connected(self, endpoint: Endpoint, caller: str) -> socket.socket:
-        made = socket.socket() if self._callers is None else self._callers.open(caller)
+    def _connected(self, endpoint: Endpoint, client_address: str) -> socket.socket:
+        made = (
+            socket.socket()
+            if self._source_sockets is None
+            else self._source_sockets.open(client_address)
+        )
         try:
             made.settimeout(_CONNECT_SECONDS)
             made.connect(endpoint)
@@ -129,16 +143,19 @@ class _Listener:
         return made
 
 
-class _Relay:
+class _ServiceRelay:
     def __init__(
-        self, own_addresses: bool, callers: Callers | None, complain: Callable[[str], None]
+        self,
+        own_addresses: bool,
+        source_sockets: SourceIpSockets | None,
+        report_error: Callable[[str], None],
     ) -> None:
-        self._complain = complain
-        self._callers = callers
+        self._report_error = report_error
+        self._source_sockets = source_sockets
         self._netlink = Netlink() if own_addresses else None
         self._listeners: dict[Endpoint, _Listener] = {}
         self._addresses: set[str] = set()
-        self._datagrams: DatagramRelay | None = None
+        self._datagrams: UdpServiceRelay | None = None
 
     def configure(self, forwards: Sequence[Forward]) -> None:
         streams = [forward for forward in forwards if forward.protocol == "TCP"]
@@ -149,36 +166,36 @@ class _Relay:
                 listener.socket.shutdown(socket.SHUT_RDWR)  # ends the accepting thread
             listener.socket.close()
         for address in self._addresses - {forward.address for forward in forwards}:
-            self._attempt(partial(self._remove_address, address))
+            self._try(partial(self._remove_address, address))
         for key, forward in wanted.items():
             if key in self._listeners:
                 self._listeners[key].endpoints = forward.endpoints
             else:
-                self._attempt(partial(self._listen, forward))
-        self._attempt(partial(self._set_datagrams, [f for f in forwards if f.protocol == "UDP"]))
+                self._try(partial(self._listen, forward))
+        self._try(partial(self._set_datagrams, [f for f in forwards if f.protocol == "UDP"]))
 
     def _set_datagrams(self, forwards: Sequence[Forward]) -> None:
         for forward in forwards:
             self._add_address(forward.address)
         if self._datagrams is None and forwards:
             from trainyard.podruntime.network.service_relay_udp import (
-                DatagramRelay,  # few Services need it
+                UdpServiceRelay,  # few Services need it
             )
 
-            self._datagrams = DatagramRelay(self._callers, self._complain)
+            self._datagrams = UdpServiceRelay(self._source_sockets, self._report_error)
         if self._datagrams is not None:
             self._datagrams.set(forwards)
 
-    def _attempt(self, do: Callable[[], None]) -> None:
+    def _try(self, action: Callable[[], None]) -> None:
         """What cannot be forwarded must not keep the rest from it."""
         try:
-            do()
+            action()
         except (OSError, ValueError, OverflowError, RuntimeError) as error:
-            self._complain(f"{type(error).__name__}: {error}")
+            self._report_error(f"{type(error).__name__}: {error}")
 
     def _listen(self, forward: Forward) -> None:
         self._add_address(forward.address)
-        self._listeners[(forward.address, forward.port)] = _Listener(forward, self._callers)
+        self._listeners[(forward.address, forward.port)] = _Listener(forward, self._source_sockets)
 
     def _add_address(self, address: str) -> None:
         if self._netlink is not None and address not in self._addresses:
@@ -197,7 +214,7 @@ def _reset(connection: socket.socket) -> None:
     connection.close()
 
 
-def _move(source: socket.socket, target: socket.socket) -> None:
+def _copy(source: socket.socket, target: socket.socket) -> None:
     """All bytes from ``source`` to ``target``, then the end of the stream."""
     source.settimeout(None)
     target.settimeout(None)

@@ -10,29 +10,36 @@ import time
 from collections.abc import Callable
 
 from trainyard.podruntime import event_loop
-from trainyard.podruntime.forked_child import Child
+from trainyard.podruntime.forked_child import ForkedChild
 from trainyard.podruntime.network import source_ip_sockets
 from trainyard.podruntime.processes.child_channel import memory_file
-from trainyard.podruntime.processes.child_tasks import Order, Progress, Relay, Surroundings
+from trainyard.podruntime.processes.child_tasks import (
+    ChildReport,
+    ChildTask,
+    ClusterContext,
+    RelayTask,
+)
 from trainyard.podruntime.protocol import SetForwards, packed
-from trainyard.podruntime.zygote_client import Nursery
+from trainyard.podruntime.zygote_client import ZygoteClient
 
 _DELAY_SECONDS = 1.0
 
 
-class RelayProcess(Child):
+class ServiceRelayProcess(ForkedChild):
     """One relay; ``lost()`` is called when it is no more."""
 
-    def __init__(self, around: Surroundings, keeper: RelayKeeper) -> None:
-        self._loop, self._open_in = keeper.loop, keeper.open_in
+    def __init__(self, context: ClusterContext, manager: ServiceRelayManager) -> None:
+        self._loop, self._open_in = manager.loop, manager.open_in
         self._configuration, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._configuration.setblocking(False)
-        order = Order(around, relay=Relay(around.kind != "plain"))
-        super().__init__(order, 0, [theirs.detach()])
-        self._keeper = keeper
-        self._loop.register(self._configuration.fileno(), self._asked, self.junk)
+        task = ChildTask(context, relay=RelayTask(context.kind != "plain"))
+        super().__init__(task, 0, [theirs.detach()])
+        self._manager = manager
+        self._loop.register(
+            self._configuration.fileno(), self._on_socket_request, self.on_invalid_report
+        )
 
-    def tell(self, forwards: SetForwards) -> bool:
+    def set_forwards(self, forwards: SetForwards) -> bool:
         """Replace what it forwards; False if it does not take that."""
         fd = memory_file(packed(forwards))
         try:
@@ -43,36 +50,36 @@ class RelayProcess(Child):
             os.close(fd)
         return True
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self.kill(signal.SIGKILL)
 
-    def told(self, progress: Progress, descriptors: list[int]) -> None:
-        super().told(progress, descriptors)
+    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
+        super().on_report(progress, descriptors)
         event_loop.log(f"relay: {progress.error}")
 
-    def junk(self, error: Exception) -> None:
-        self.end()
+    def on_invalid_report(self, error: Exception) -> None:
+        self.stop()
 
-    def refused(self, reason: str) -> None:
+    def on_not_started(self, reason: str) -> None:
         event_loop.log(f"relay: {reason}")
-        self._keeper.lost(self)
+        self._manager.on_relay_exit(self)
 
-    def ended(self, status: int) -> None:
-        self._keeper.lost(self)
+    def on_exit(self, status: int) -> None:
+        self._manager.on_relay_exit(self)
 
     def close(self) -> None:
         self._loop.unregister(self._configuration.fileno())
         self._configuration.close()
 
-    def _asked(self, _: int) -> None:
+    def _on_socket_request(self, _: int) -> None:
         """It wants a socket in the pod from which somebody calls (see ``callers``)."""
         data = b""
         with contextlib.suppress(ConnectionError):
-            data = self._configuration.recv(source_ip_sockets.LONGEST)
+            data = self._configuration.recv(source_ip_sockets.MAX_MESSAGE_BYTES)
         if not data:  # it has died, which is told in a moment
             self._loop.unregister(self._configuration.fileno())
             return
-        number, address, kind = source_ip_sockets.asked(data)
+        number, address, kind = source_ip_sockets.parse_request(data)
         made, is_pod = -1, True
         try:
             made = self._open_in(address, kind)
@@ -83,29 +90,29 @@ class RelayProcess(Child):
         descriptors = [made] if made >= 0 else []
         try:
             with contextlib.suppress(OSError):  # it asks again, or has died
-                message = source_ip_sockets.answer(number, is_pod=is_pod)
+                message = source_ip_sockets.pack_answer(number, is_pod=is_pod)
                 socket.send_fds(self._configuration, [message], descriptors)
         finally:
             for fd in descriptors:
                 os.close(fd)
 
 
-class RelayKeeper:
+class ServiceRelayManager:
     """Keeps a relay running from the first Service on, with the present forwards."""
 
     def __init__(
         self,
-        around: Surroundings,
-        nursery: Nursery,
-        around_loop: event_loop.Loop,
+        context: ClusterContext,
+        zygote: ZygoteClient,
+        event_loop: event_loop.EventLoop,
         open_in: Callable[[str, int], int],
     ) -> None:
         """``open_in(address, kind)`` makes a socket in the pod that has the address; LookupError
         if none has."""
-        self._around = around
-        self._nursery = nursery
-        self.loop, self.open_in = around_loop, open_in
-        self._relay: RelayProcess | None = None
+        self._around = context
+        self._zygote = zygote
+        self.loop, self.open_in = event_loop, open_in
+        self._relay: ServiceRelayProcess | None = None
         self._forwards: SetForwards | None = None
         self._started_at = 0.0
 
@@ -116,10 +123,10 @@ class RelayKeeper:
         self._forwards = wanted
         if self._relay is None:
             self.tick()
-        elif not self._relay.tell(wanted):
-            self._relay.end()
+        elif not self._relay.set_forwards(wanted):
+            self._relay.stop()
 
-    def lost(self, relay: RelayProcess) -> None:
+    def on_relay_exit(self, relay: ServiceRelayProcess) -> None:
         """It has died."""
         relay.close()
         if relay is self._relay:
@@ -131,12 +138,12 @@ class RelayKeeper:
         if self._relay or self._forwards is None or now < self._started_at + _DELAY_SECONDS:
             return
         self._started_at = now
-        self._relay = RelayProcess(self._around, self)
-        self._relay.tell(self._forwards)
-        self._nursery.start(self._relay)
+        self._relay = ServiceRelayProcess(self._around, self)
+        self._relay.set_forwards(self._forwards)
+        self._zygote.start(self._relay)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """For good."""
         self._forwards = None
         if self._relay is not None:
-            self._relay.end()
+            self._relay.stop()

@@ -13,77 +13,81 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 
-from trainyard.podruntime.egress.egress_policy import Endpoint, Quota
+from trainyard.podruntime.egress.egress_policy import Endpoint, PodQuota
 from trainyard.podruntime.egress.ip_packets import Flow
-from trainyard.podruntime.egress.relay_loop import Poll
-from trainyard.podruntime.egress.spoofed_replies import Replies
+from trainyard.podruntime.egress.relay_loop import RelayLoop
+from trainyard.podruntime.egress.spoofed_replies import SpoofedReplies
 from trainyard.podruntime.egress.tproxy_setup import IP_RECVORIGDSTADDR
-from trainyard.podruntime.egress.udp_forwarder import Datagrams
-from trainyard.podruntime.network.source_ip_sockets import Callers
+from trainyard.podruntime.egress.udp_forwarder import UdpForwarder
+from trainyard.podruntime.network.source_ip_sockets import SourceIpSockets
 from trainyard.podruntime.protocol import Forward
 
 _ASSOCIATIONS = 512, 4096
 """Of a pod, and of all."""
 
 
-class DatagramRelay:
+class UdpServiceRelay:
     """A thread that carries them. Raises OSError."""
 
-    def __init__(self, callers: Callers | None, complain: Callable[[str], None]) -> None:
-        self._callers, self._complain = callers, complain
-        self._wanted: dict[Endpoint, Forward] = {}
+    def __init__(
+        self, source_sockets: SourceIpSockets | None, report_error: Callable[[str], None]
+    ) -> None:
+        self._source_sockets, self._report_error = source_sockets, report_error
+        self._forwards: dict[Endpoint, Forward] = {}
         self._sockets: dict[Endpoint, socket.socket] = {}
         self._turn = itertools.count()
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-        self._poll = Poll()
-        self._datagrams = Datagrams(self._poll, Replies(raw), Quota(*_ASSOCIATIONS), self)
-        self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._poll.watch(self._woken, self._settle)
+        self._poll = RelayLoop()
+        self._datagrams = UdpForwarder(
+            self._poll, SpoofedReplies(raw), PodQuota(*_ASSOCIATIONS), self
+        )
+        self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._poll.watch(self._wake_reader, self._apply_forwards)
         threading.Thread(target=self._poll.run, daemon=True).start()
 
     def set(self, forwards: Iterable[Forward]) -> None:
         """Replace what is forwarded, from any thread."""
-        self._wanted = {(each.address, each.port): each for each in forwards}
-        os.write(self._wake, b"w")
+        self._forwards = {(each.address, each.port): each for each in forwards}
+        os.write(self._wake_writer, b"w")
 
-    def place(self, address: bytes, port: int) -> Endpoint:
+    def choose_endpoint(self, address: bytes, port: int) -> Endpoint:
         """Whom a pod that begins to send there reaches."""
-        forward = self._wanted.get((socket.inet_ntoa(address), port))
+        forward = self._forwards.get((socket.inet_ntoa(address), port))
         if forward is None or not forward.endpoints:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody is there")
         return forward.endpoints[next(self._turn) % len(forward.endpoints)]
 
-    def outside(self, source: bytes) -> socket.socket:
+    def open_socket(self, source: bytes) -> socket.socket:
         """What sends for a pod, from its own address."""
-        if self._callers is None:
+        if self._source_sockets is None:
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        return self._callers.open(socket.inet_ntoa(source), socket.SOCK_DGRAM)
+        return self._source_sockets.open(socket.inet_ntoa(source), socket.SOCK_DGRAM)
 
-    def _settle(self, _: int) -> None:
-        os.read(self._woken, 1 << 10)
-        wanted = self._wanted
+    def _apply_forwards(self, _: int) -> None:
+        os.read(self._wake_reader, 1 << 10)
+        wanted = self._forwards
         for key in self._sockets.keys() - wanted.keys():
             gone = self._sockets.pop(key)
-            self._poll.forget(gone.fileno())
+            self._poll.unwatch(gone.fileno())
             gone.close()
         for key in wanted.keys() - self._sockets.keys():
             try:
                 self._sockets[key] = self._open(key)
             except (OSError, OverflowError) as error:
-                self._complain(f"{type(error).__name__}: {error}: UDP at {key[0]}:{key[1]}")
+                self._report_error(f"{type(error).__name__}: {error}: UDP at {key[0]}:{key[1]}")
 
-        def leads(flow: Flow, place: Endpoint) -> bool:
+        def is_current(flow: Flow, choose_endpoint: Endpoint) -> bool:
             forward = wanted.get((socket.inet_ntoa(flow.target), flow.target_port))
-            return forward is not None and place in forward.endpoints
+            return forward is not None and choose_endpoint in forward.endpoints
 
-        self._datagrams.keep(leads)
+        self._datagrams.drop_unless(is_current)
 
     def _open(self, key: Endpoint) -> socket.socket:
         made = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             made.setsockopt(socket.SOL_IP, IP_RECVORIGDSTADDR, 1)
             made.bind(key)
-            self._datagrams.take_from(made)
+            self._datagrams.listen_on(made)
         except BaseException:
             made.close()
             raise

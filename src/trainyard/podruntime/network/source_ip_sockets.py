@@ -16,48 +16,48 @@ import threading
 
 _REQUEST = struct.Struct("=Q4sB")
 _ANSWER = struct.Struct("=cQ?")
-ANSWER = b"s"
+ANSWER_PREFIX = b"s"
 """How a message to the relay begins that is an answer; attached is the socket, if it was made."""
-LONGEST = max(_REQUEST.size, _ANSWER.size)
+MAX_MESSAGE_BYTES = max(_REQUEST.size, _ANSWER.size)
 _ANSWER_SECONDS = 1.0
 _KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
 
 
-class Callers:
+class SourceIpSockets:
     """The relay's side; used by many threads, and told of answers by one."""
 
     def __init__(self, messages: socket.socket) -> None:
         self._messages = messages
         self._numbers = itertools.count()
-        self._waiting: dict[int, _Slot] = {}
+        self._waiting: dict[int, _PendingAnswer] = {}
 
-    def open(self, caller: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    def open(self, address: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
         """One in the pod that has this address; one of our own if none has. Raises OSError."""
-        number, slot = next(self._numbers), _Slot(kind)
-        self._waiting[number] = slot
+        number, pending = next(self._numbers), _PendingAnswer(kind)
+        self._waiting[number] = pending
         try:
-            self._messages.send(_REQUEST.pack(number, socket.inet_aton(caller), kind))
-            slot.told.wait(_ANSWER_SECONDS)
+            self._messages.send(_REQUEST.pack(number, socket.inet_aton(address), kind))
+            pending.is_answered.wait(_ANSWER_SECONDS)
         finally:
             del self._waiting[number]
-        return slot.take()
+        return pending.take()
 
-    def answered(self, data: bytes, descriptors: list[int]) -> None:
+    def on_answer(self, data: bytes, descriptors: list[int]) -> None:
         """What the shim says; closed if nobody waits for it any more."""
         _, number, is_pod = _ANSWER.unpack(data)
         fd = descriptors.pop() if descriptors else -1
-        if (slot := self._waiting.get(number)) is not None:
-            slot.put(fd, is_pod=is_pod)
+        if (pending := self._waiting.get(number)) is not None:
+            pending.put(fd, is_pod=is_pod)
         elif fd >= 0:
             os.close(fd)
 
 
-class _Slot:
+class _PendingAnswer:
     """A place for one answer."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind
-        self.told = threading.Event()
+        self.is_answered = threading.Event()
         self._lock = threading.Lock()
         self._fd, self._is_pod, self._is_over = -1, True, False
 
@@ -67,7 +67,7 @@ class _Slot:
                 self._fd, self._is_pod, fd = fd, is_pod, -1
         if fd >= 0:
             os.close(fd)
-        self.told.set()
+        self.is_answered.set()
 
     def take(self) -> socket.socket:
         """Whatever comes later is closed."""
@@ -80,7 +80,7 @@ class _Slot:
         return socket.socket(type=self._kind)
 
 
-def asked(data: bytes) -> tuple[int, str, int]:
+def parse_request(data: bytes) -> tuple[int, str, int]:
     """The number of a request, the address and the kind of socket; raises ValueError of what is
     none."""
     try:
@@ -92,6 +92,6 @@ def asked(data: bytes) -> tuple[int, str, int]:
     return number, socket.inet_ntoa(address), kind
 
 
-def answer(number: int, *, is_pod: bool) -> bytes:
+def pack_answer(number: int, *, is_pod: bool) -> bytes:
     """The message."""
-    return _ANSWER.pack(ANSWER, number, is_pod)
+    return _ANSWER.pack(ANSWER_PREFIX, number, is_pod)

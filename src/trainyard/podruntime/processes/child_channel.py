@@ -16,7 +16,7 @@ import socket
 import struct
 from typing import NamedTuple
 
-from trainyard.podruntime.processes.child_tasks import Progress
+from trainyard.podruntime.processes.child_tasks import ChildReport
 from trainyard.podruntime.protocol import ProtocolError, from_raw, to_raw
 
 _MESSAGE_BYTES = 1 << 14
@@ -27,15 +27,15 @@ _CREDENTIALS = struct.Struct("=iII")
 _LAST_SIGNAL = 64
 
 
-class Message(NamedTuple):
+class ReceivedReport(NamedTuple):
     """What the process ``sender`` told, and the descriptors that came with it, now ours."""
 
     sender: int
-    progress: Progress
+    report: ChildReport
     descriptors: list[int]
 
 
-class Channel:
+class ChildChannel:
     """The shim's end; ``theirs`` is the child's, to be handed over."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Channel:
         """Give these to the child; raises OSError."""
         socket.send_fds(self._socket, [b"o"], descriptors)
 
-    def receive(self) -> Message | None:
+    def receive(self) -> ReceivedReport | None:
         """The next message, None at the end; raises BlockingIOError, and ProtocolError for junk."""
         try:
             data, ancillary, flags = self._received()
@@ -82,7 +82,7 @@ class Channel:
             if flags & socket.MSG_CTRUNC:  # no room for the descriptors that came with it
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             sender = _CREDENTIALS.unpack(credentials[0])[0]
-            return Message(sender, _read(data, len(descriptors)), descriptors)
+            return ReceivedReport(sender, _parse(data, len(descriptors)), descriptors)
         except Exception:
             for fd in descriptors:
                 os.close(fd)
@@ -114,21 +114,21 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     return list(found)
 
 
-def _read(data: bytes, descriptors: int) -> Progress:
+def _parse(data: bytes, descriptors: int) -> ChildReport:
     try:
-        progress = from_raw(Progress, json.loads(data))
+        report = from_raw(ChildReport, json.loads(data))
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"{error}") from None
-    if not 0 <= (progress.code or 0) <= 255 or not 0 <= progress.signal <= _LAST_SIGNAL:
+    if not 0 <= (report.code or 0) <= 255 or not 0 <= report.signal <= _LAST_SIGNAL:
         raise ProtocolError("an exit code that cannot be")
-    if descriptors != progress.terminal:
-        raise ProtocolError(f"{descriptors} descriptors instead of {progress.terminal:d}")
-    return progress
+    if descriptors != report.terminal:
+        raise ProtocolError(f"{descriptors} descriptors instead of {report.terminal:d}")
+    return report
 
 
-def tell(channel: int, progress: Progress, descriptor: int = -1) -> None:
+def send_report(channel: int, report: ChildReport, descriptor: int = -1) -> None:
     """The child's side; raises OSError when the shim is gone."""
-    data = encoded(progress)
+    data = encode_report(report)
     if descriptor < 0:
         os.write(channel, data)
         return
@@ -140,16 +140,16 @@ def tell(channel: int, progress: Progress, descriptor: int = -1) -> None:
 
 
 @functools.cache
-def encoded(progress: Progress) -> bytes:
+def encode_report(report: ChildReport) -> bytes:
     """Remembered: most children tell the same."""
-    told = progress._replace(error=progress.error[:_ERROR_CHARACTERS])
-    return json.dumps(to_raw(told), separators=(",", ":")).encode()
+    limited = report._replace(error=report.error[:_ERROR_CHARACTERS])
+    return json.dumps(to_raw(limited), separators=(",", ":")).encode()
 
 
-def tell_anyway(channel: int, progress: Progress) -> None:
+def try_send_report(channel: int, report: ChildReport) -> None:
     """The same where it does not matter whether somebody still listens."""
     with contextlib.suppress(OSError):
-        tell(channel, progress)
+        send_report(channel, report)
 
 
 def memory_file(data: bytes) -> int:

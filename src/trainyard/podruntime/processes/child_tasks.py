@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 from trainyard.podruntime.protocol import Account, Bind, Program, Root, Start
 
 NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
-END_ALL = signal.SIGUSR1
+KILL_ALL = signal.SIGUSR1
 """Has a child end everything beneath it; in a process namespace of its own SIGKILL does."""
-PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
+FORWARDED_SIGNALS = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
 """What a first process hands on to the program."""
-FLAGS = struct.Struct("=I")
+FORK_FLAGS = struct.Struct("=I")
 """A request to the zygote: the namespaces to make. Attached is the child's end of its channel."""
-BORN_IN_GROUP = 1
+FORK_INTO_CGROUP = 1
 """Of the flags: attached behind the channel is the control group in which the child is born."""
-BORN_BESIDE = 2
+FORK_INTO_PROCESS_NAMESPACE = 2
 """Of the flags: attached, before that, is the process namespace in which the child is born."""
 
 
-class Surroundings(NamedTuple):
+class ClusterContext(NamedTuple):
     """What every container of a cluster has in common.
 
     ``kind`` is the isolation, ``owner`` the shim's process id where children see it (in plain
@@ -43,64 +43,64 @@ class Surroundings(NamedTuple):
     """The pod's, a descriptor that the child sets; -1 where it has none."""
 
 
-class Command(NamedTuple):
+class ExecTask(NamedTuple):
     """A program to run beside a container's; ``tty``: the one descriptor gets a terminal."""
 
     program: Program
     tty: bool
 
 
-class Relay(NamedTuple):
+class RelayTask(NamedTuple):
     """``own_addresses``: Services' addresses have to be put on the loopback interface first."""
 
     own_addresses: bool
 
 
-class Order(NamedTuple):
+class ChildTask(NamedTuple):
     """One of ``start``, ``command`` and ``relay``.
 
     Attached are the descriptors that it needs, and behind them the namespaces to enter, of the
     kinds ``namespaces`` (CLONE_NEW… flags).
     """
 
-    around: Surroundings
+    context: ClusterContext
     start: Start | None = None
-    command: Command | None = None
-    relay: Relay | None = None
+    command: ExecTask | None = None
+    relay: RelayTask | None = None
     namespaces: tuple[int, ...] = ()
 
 
-def pack(order: Order) -> bytes:
+def pack(task: ChildTask) -> bytes:
     """For a child of a zygote that has this code, in a tenth of the time that JSON takes."""
-    return marshal.dumps(_bare(order))
+    return marshal.dumps(_plain_tuples(task))
 
 
-def _bare(value: Any) -> Any:
-    return tuple(map(_bare, value)) if isinstance(value, tuple) else value
+def _plain_tuples(value: Any) -> Any:
+    return tuple(map(_plain_tuples, value)) if isinstance(value, tuple) else value
 
 
-def unpack(data: bytes) -> Order:
+def unpack(data: bytes) -> ChildTask:
     """What was packed."""
-    around, start, command, relay, namespaces = marshal.loads(data)
-    return Order(
-        Surroundings(*around),
+    context, start, command, relay, namespaces = marshal.loads(data)
+    return ChildTask(
+        ClusterContext(*context),
         start and _start(Start(*start)),
-        command and Command(Program(*command[0]), *command[1:]),
-        relay and Relay(*relay),
+        command and ExecTask(Program(*command[0]), *command[1:]),
+        relay and RelayTask(*relay),
         namespaces,
     )
 
 
-def _start(bare: Start) -> Start:
-    root = bare.root and Root(*bare.root)
+def _start(fields: Start) -> Start:
+    root = fields.root and Root(*fields.root)
     if root:
         binds = tuple(Bind(*bind) for bind in root.binds)
         account = root.account and Account(*root.account)
         root = root._replace(binds=binds, account=account)
-    return bare._replace(program=Program(*bare.program), root=root)
+    return fields._replace(program=Program(*fields.program), root=root)
 
 
-class Progress(NamedTuple):
+class ChildReport(NamedTuple):
     """How a child goes on; the first message, an empty one, only tells that it lives.
 
     ``full``: there was no room left outside of volumes when the program failed.

@@ -22,10 +22,10 @@ from trainyard.podruntime.protocol import Program
 DEFAULT_CAPABILITIES = sum(1 << n for n in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 29, 31))
 # What may be added and means something in a user namespace of one's own: DAC_READ_SEARCH
 # NET_BROADCAST NET_ADMIN IPC_OWNER SYS_PTRACE. The kernel asks for any other in the first one.
-_MEANT_INSIDE = DEFAULT_CAPABILITIES | sum(1 << n for n in (2, 11, 12, 15, 19))
+_GRANTABLE_INSIDE = DEFAULT_CAPABILITIES | sum(1 << n for n in (2, 11, 12, 15, 19))
 _IPC_LOCK = 1 << 14
 _PROCESS_NUMBERS = "/proc/sys/kernel/pid_max"
-_OWN_NUMBERS_SINCE = (6, 14)
+_PROCESS_NUMBERS_SINCE = (6, 14)
 """Of Linux; before, the file is about the whole machine."""
 _RESERVED_NUMBERS = 300  # of kernel/pid.c: those below are not given out a second time
 
@@ -35,7 +35,7 @@ def enters_user_namespace(program: Program, kind: str) -> bool:
     """Whether nothing was asked for that cannot be had there; ``kind`` is the isolation."""
     if kind == "rootless":
         return True  # what is asked for cannot be had outside of it either
-    return not program.privileged and not program.capabilities & ~_MEANT_INSIDE
+    return not program.privileged and not program.capabilities & ~_GRANTABLE_INSIDE
 
 
 def confine(program: Program, kind: str, user_namespace: int, last_capability: int) -> None:
@@ -81,7 +81,7 @@ def _filter_calls(program: Program, kind: str) -> None:
 # Decision 75.
 def limit_process_numbers(number: int) -> None:
     """In the process namespace of this process, which is new; before its root is."""
-    if not number or _linux() < _OWN_NUMBERS_SINCE:
+    if not number or _linux_version() < _PROCESS_NUMBERS_SINCE:
         return
     with contextlib.suppress(OSError):  # a text file of Python's takes ten times as long
         fd = os.open(_PROCESS_NUMBERS, os.O_WRONLY | os.O_CLOEXEC)
@@ -93,7 +93,7 @@ def limit_process_numbers(number: int) -> None:
 
 def has_process_numbers() -> bool:
     """Whether each process namespace has numbers of its own to give."""
-    return _linux() >= _OWN_NUMBERS_SINCE and os.access(_PROCESS_NUMBERS, os.W_OK)
+    return _linux_version() >= _PROCESS_NUMBERS_SINCE and os.access(_PROCESS_NUMBERS, os.W_OK)
 
 
 def _limit_processes(number: int) -> None:
@@ -101,13 +101,13 @@ def _limit_processes(number: int) -> None:
 
     Before Linux 5.14 the user's processes on the whole machine would be.
     """
-    if number and _linux() >= (5, 14):
+    if number and _linux_version() >= (5, 14):
         hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         limit = number if hard == resource.RLIM_INFINITY else min(number, hard)
         resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
 
 @functools.cache
-def _linux() -> tuple[int, int]:
+def _linux_version() -> tuple[int, int]:
     major, minor = os.uname().release.split(".")[:2]
     return int(major), int("".join(filter(str.isdigit, minor)) or 0)

@@ -21,28 +21,28 @@ from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.filesystem import rootfs
 from trainyard.podruntime.filesystem.base_mounts import MountPoints
 from trainyard.podruntime.processes import confinement, descendants, program
-from trainyard.podruntime.processes.child_channel import tell, tell_anyway
+from trainyard.podruntime.processes.child_channel import send_report, try_send_report
 from trainyard.podruntime.processes.child_tasks import (
     CANNOT_START,
-    END_ALL,
-    PASSED_ON,
-    Progress,
+    FORWARDED_SIGNALS,
+    KILL_ALL,
+    ChildReport,
+    ClusterContext,
     StartError,
-    Surroundings,
 )
 from trainyard.podruntime.protocol import Program, Start, from_raw, to_raw
 
-WATCHED = frozenset({signal.SIGCHLD, END_ALL, *PASSED_ON})
+WATCHED_SIGNALS = frozenset({signal.SIGCHLD, KILL_ALL, *FORWARDED_SIGNALS})
 """Blocked from a child's beginning: none of them is lost, and none ends it."""
 _CAP_KILL = 1 << 5
 
 
 def run(
     start: Start,
-    around: Surroundings,
+    context: ClusterContext,
     namespaces: Mapping[int, int],
     channel: int,
-    given: Sequence[int],
+    streams: Sequence[int],
     mounted: MountPoints | None,
 ) -> int:
     """Be the container's first process to its end; returns the exit code for this process.
@@ -53,19 +53,19 @@ def run(
     """
     sys.join_cgroups(start.program.cgroups)
     if mounted is None:
-        live_as_subreaper()
+        become_subreaper()
     else:
-        _isolate(start, around, namespaces, mounted)
+        _isolate(start, context, namespaces, mounted)
         if not start.beside:
-            return _supervise(start, around, channel, given)
+            return _supervise(start, context, channel, streams)
         sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
     try:
-        return _supervise(start, around, channel, given)
+        return _supervise(start, context, channel, streams)
     finally:
         descendants.end_all()
 
 
-def live_as_subreaper() -> None:
+def become_subreaper() -> None:
     """Keep all descendants, whatever they do, and be told (SIGTERM) of the parent's end."""
     sys.die_with_parent(signal.SIGTERM)
     sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
@@ -73,7 +73,7 @@ def live_as_subreaper() -> None:
 
 
 def _isolate(
-    start: Start, around: Surroundings, namespaces: Mapping[int, int], mounted: MountPoints
+    start: Start, context: ClusterContext, namespaces: Mapping[int, int], mounted: MountPoints
 ) -> None:
     """Leave the host's namespaces and its root; the pod's user namespace is entered later."""
     if not start.beside:
@@ -81,52 +81,54 @@ def _isolate(
     for flag, fd in namespaces.items():
         sys.setns(fd, flag)
     assert start.root is not None
-    is_rootless = around.kind == "rootless"
-    old_root = rootfs.enter(start.root, around.base, mounted, rootless=is_rootless)
+    is_rootless = context.kind == "rootless"
+    old_root = rootfs.enter(start.root, context.base, mounted, rootless=is_rootless)
     # The kernel may take a moment, but as long as the old root is there `/..` leads to it.
     rootfs.leave(old_root)
 
 
-def _supervise(start: Start, around: Surroundings, channel: int, given: Sequence[int]) -> int:
+def _supervise(start: Start, context: ClusterContext, channel: int, streams: Sequence[int]) -> int:
     """Run the program to its end; returns the exit code for this process.
 
     In namespaces this process is confined as the program is; without, only the program.
     """
     sys.set_process_name("pod-init")
-    wanted, stdio = start.program, _streams(start.tty, channel, given)
-    if around.kind != "plain":
-        program.prepare(wanted, around)
-    if around.kind == "plain" or start.tty or program.changes_user(wanted):
-        pid = _fork_program(wanted, around, stdio, start.tty)
+    wanted, stdio = start.program, _standard_streams(start.tty, channel, streams)
+    if context.kind != "plain":
+        program.prepare_process(wanted, context)
+    if context.kind == "plain" or start.tty or program.changes_user(wanted):
+        pid = _fork_program(wanted, context, stdio, start.tty)
     else:
         pid = program.spawn_program(wanted, stdio)
     sys.close_others({channel})
-    if around.kind == "root" and not wanted.privileged:
+    if context.kind == "root" and not wanted.privileged:
         sys.limit_capabilities(_CAP_KILL)
     # Fails, and so ends all, if the shim has died meanwhile.
-    tell(channel, Progress(started=True))
-    code = os.waitstatus_to_exitcode(watch(pid, around.owner))
-    if around.kind == "plain" or start.beside:
+    send_report(channel, ChildReport(started=True))
+    code = os.waitstatus_to_exitcode(supervise_until_exit(pid, context.owner))
+    if context.kind == "plain" or start.beside:
         descendants.end_all()
-    told = code if code >= 0 else 128 - code
-    full = bool(code) and around.kind != "plain" and rootfs.is_full()
-    tell_anyway(channel, Progress(code=told & 255, signal=max(0, -code), full=full))
-    return told & 255
+    exit_code = code if code >= 0 else 128 - code
+    is_full = bool(code) and context.kind != "plain" and rootfs.is_full()
+    try_send_report(channel, ChildReport(code=exit_code & 255, signal=max(0, -code), full=is_full))
+    return exit_code & 255
 
 
-def _streams(tty: bool, channel: int, given: Sequence[int]) -> program.Stdio:
+def _standard_streams(tty: bool, channel: int, streams: Sequence[int]) -> program.Stdio:
     """What the program reads and writes; the shim is given the other end of a terminal."""
     if not tty:
-        source = given[1] if len(given) > 1 else os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-        return source, given[0], given[0]
+        source = (
+            streams[1] if len(streams) > 1 else os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        )
+        return source, streams[0], streams[0]
     controller, terminal = os.openpty()
-    tell(channel, Progress(terminal=True), controller)
+    send_report(channel, ChildReport(terminal=True), controller)
     os.close(controller)
     return terminal, terminal, terminal
 
 
 def _fork_program(
-    wanted: Program, around: Surroundings, stdio: program.Stdio, terminal: bool
+    wanted: Program, context: ClusterContext, stdio: program.Stdio, terminal: bool
 ) -> int:
     """Start the program from a copy of this process: it changes its user, or has a terminal."""
     failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
@@ -134,12 +136,12 @@ def _fork_program(
     if not pid:
         try:
             sys.die_with_parent()
-            if around.kind == "plain":
-                program.confine(wanted, around)
-            program.become(wanted, around, stdio, terminal)
+            if context.kind == "plain":
+                program.confine(wanted, context)
+            program.exec_program(wanted, context, stdio, terminal)
         except BaseException as error:
             code = error.code if isinstance(error, StartError) else CANNOT_START
-            failure = Progress(error=str(error) or type(error).__name__, code=code)
+            failure = ChildReport(error=str(error) or type(error).__name__, code=code)
             os.write(failure_writer, json.dumps(to_raw(failure)).encode())
         finally:
             os._exit(CANNOT_START)
@@ -147,32 +149,32 @@ def _fork_program(
     with os.fdopen(failure_reader, "rb") as reader:
         text = reader.read()
     if text:
-        failure = from_raw(Progress, json.loads(text))
+        failure = from_raw(ChildReport, json.loads(text))
         raise StartError(failure.error, failure.code or CANNOT_START)
     return pid
 
 
-def watch(pid: int, owner: int) -> int:
+def supervise_until_exit(pid: int, owner: int) -> int:
     """Wait for the program's end, reaping orphans and passing signals on; returns its wait status.
 
     When the parent is no longer ``owner`` (not 0), or END_ALL comes, everything beneath is ended.
     """
     ended: int | None = None
     while ended is None:
-        number = signal.sigwait(WATCHED)
-        if number == END_ALL or (owner and os.getppid() != owner):
+        number = signal.sigwait(WATCHED_SIGNALS)
+        if number == KILL_ALL or (owner and os.getppid() != owner):
             descendants.kill()
-        elif number in PASSED_ON:
+        elif number in FORWARDED_SIGNALS:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
         ended = _reap(pid)
     return ended
 
 
-def linger(owner: int) -> None:
+def wait_for_descendants(owner: int) -> None:
     """The same when the program has ended: stay for the rest of its processes."""
     while descendants.has_children():
-        if signal.sigwait(WATCHED) == END_ALL or os.getppid() != owner:
+        if signal.sigwait(WATCHED_SIGNALS) == KILL_ALL or os.getppid() != owner:
             descendants.end_all()
 
 

@@ -13,13 +13,18 @@ from collections.abc import Mapping, Sequence
 
 from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.processes import container_init, program
-from trainyard.podruntime.processes.child_channel import tell_anyway
-from trainyard.podruntime.processes.child_tasks import Command, Progress, StartError, Surroundings
+from trainyard.podruntime.processes.child_channel import try_send_report
+from trainyard.podruntime.processes.child_tasks import (
+    ChildReport,
+    ClusterContext,
+    ExecTask,
+    StartError,
+)
 
 
 def run(
-    command: Command,
-    around: Surroundings,
+    task: ExecTask,
+    context: ClusterContext,
     namespaces: Mapping[int, int],
     channel: int,
     attached: Sequence[int],
@@ -29,23 +34,23 @@ def run(
     ``namespaces``: the container's, as descriptors by their kind. ``attached``: standard streams,
     or the one socket that gets the terminal.
     """
-    sys.join_cgroups(command.program.cgroups)
+    sys.join_cgroups(task.program.cgroups)
     for flag, fd in namespaces.items():
         sys.setns(fd, flag)
-    if around.kind == "plain":
-        container_init.live_as_subreaper()
-    stdio = _terminal(attached[0]) if command.tty else (attached[0], attached[1], attached[2])
-    pid = _fork(command, around, stdio)
+    if context.kind == "plain":
+        container_init.become_subreaper()
+    stdio = _terminal(attached[0]) if task.tty else (attached[0], attached[1], attached[2])
+    pid = _fork(task, context, stdio)
     sys.close_others({channel})
-    if around.kind != "plain":
+    if context.kind != "plain":
         status = os.waitpid(pid, 0)[1]
     else:
-        status = container_init.watch(pid, around.owner)
+        status = container_init.supervise_until_exit(pid, context.owner)
     code = os.waitstatus_to_exitcode(status)
     code = code if code >= 0 else 128 - code
-    tell_anyway(channel, Progress(code=code))
-    if around.kind == "plain":
-        container_init.linger(around.owner)
+    try_send_report(channel, ChildReport(code=code))
+    if context.kind == "plain":
+        container_init.wait_for_descendants(context.owner)
     return code
 
 
@@ -58,13 +63,13 @@ def _terminal(channel: int) -> program.Stdio:
     return terminal, terminal, terminal
 
 
-def _fork(command: Command, around: Surroundings, stdio: program.Stdio) -> int:
+def _fork(task: ExecTask, context: ClusterContext, stdio: program.Stdio) -> int:
     pid = sys.clone(0)
     if not pid:
         try:
             sys.die_with_parent()
-            program.confine(command.program, around)
-            program.become(command.program, around, stdio, command.tty)
+            program.confine(task.program, context)
+            program.exec_program(task.program, context, stdio, task.tty)
         except BaseException as error:
             os.write(2, f"{error}\n".encode())
             os._exit(error.code if isinstance(error, StartError) else 126)

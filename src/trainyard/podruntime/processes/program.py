@@ -18,8 +18,8 @@ from trainyard.podruntime.processes import confinement
 from trainyard.podruntime.processes.child_tasks import (
     NOT_EXECUTABLE,
     NOT_FOUND,
+    ClusterContext,
     StartError,
-    Surroundings,
 )
 from trainyard.podruntime.protocol import Program
 
@@ -35,8 +35,8 @@ _RESET_SIGNALS = (
 )
 
 
-def become(
-    program: Program, around: Surroundings, stdio: Stdio, terminal: bool = False
+def exec_program(
+    program: Program, context: ClusterContext, stdio: Stdio, terminal: bool = False
 ) -> NoReturn:
     """Take up session, standard streams, user and program, in this order; confined before."""
     os.setsid()
@@ -44,8 +44,8 @@ def become(
         fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
     for target, source in enumerate(stdio):
         os.dup2(source, target)
-    _reset_process(around)
-    _become_user(program)
+    _reset_process(context)
+    _change_user(program)
     _execute(program)
 
 
@@ -72,10 +72,10 @@ def changes_user(program: Program) -> bool:
     return program.user is not None or program.group is not None or bool(program.groups)
 
 
-def prepare(program: Program, around: Surroundings) -> None:
+def prepare_process(program: Program, context: ClusterContext) -> None:
     """Set what a program inherits and :func:`spawn_program` cannot set for it alone."""
-    _set_limits(around)
-    confine(program, around)
+    _set_limits(context)
+    confine(program, context)
     _enter_folder(program.cwd)
 
 
@@ -114,24 +114,24 @@ def _enter_folder(path: str) -> None:
         raise StartError(f"cannot enter working directory {path}: {error.strerror}") from None
 
 
-def _set_limits(around: Surroundings) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, around.open_files)
+def _set_limits(context: ClusterContext) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, context.open_files)
     os.umask(0o022)
 
 
-def _reset_process(around: Surroundings) -> None:
+def _reset_process(context: ClusterContext) -> None:
     for number in _RESET_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _set_limits(around)
+    _set_limits(context)
 
 
-def confine(program: Program, around: Surroundings) -> None:
+def confine(program: Program, context: ClusterContext) -> None:
     """Bind this process, and what it starts, to what ``program`` may do."""
-    confinement.confine(program, around.kind, around.user_namespace, around.last_capability)
+    confinement.confine(program, context.kind, context.user_namespace, context.last_capability)
 
 
-def _become_user(program: Program) -> None:
+def _change_user(program: Program) -> None:
     user, group = program.user, program.group
     if group is not None or program.groups:
         os.setgroups(program.groups)

@@ -209,7 +209,7 @@ def _own_tmp(pod_folder: str, used: list[str], settings: NodeSettings, python: s
     found = interpreters.find_interpreter(image_environment("", settings))
     needed = [*used, settings.python_prefix, os.path.dirname(found or ""), python]
     needed += [folder for _, folder in settings.images]
-    if any((safe_paths.real(path) + "/").startswith("/tmp/") for path in needed if path):
+    if any((safe_paths.real_path(path) + "/").startswith("/tmp/") for path in needed if path):
         return []
     path = os.path.join(pod_folder, "tmp")
     host_folders.ensure_folder(path)
@@ -251,7 +251,7 @@ def _warn_of_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, war
     # Decision 40.
     shared = [bind.target for bind in own if bind.target == bind.source]
     for path in dict.fromkeys([*(bind.target for bind in volumes), cwd]):
-        real = safe_paths.real(path)
+        real = safe_paths.real_path(path)
         if any(real.startswith(f"{folder}/") for folder in shared) and not os.path.lexists(real):
             text = f"{path} lies in the working folder and did not exist: it is made there, empty"
             warn("FolderMade", text)
@@ -357,14 +357,14 @@ def _plain_path(bind: Bind, container: str) -> str:
         return bind.source
     top = os.open(bind.source, os.O_PATH | os.O_CLOEXEC)
     try:
-        fd = safe_paths.make(top, bind.inner, safe_paths.BENEATH, like=True)
-        path = os.readlink(safe_paths.proc(fd))
+        fd = safe_paths.make(top, bind.inner, safe_paths.BENEATH, copies_owner=True)
+        path = os.readlink(safe_paths.proc_path(fd))
         os.close(fd)
         return path
     except OSError as error:
         raise CannotStart(
             f"container {container!r}: cannot mount subPath {bind.inner!r} at {bind.target}: "
-            f"{safe_paths.reason(error)}"
+            f"{safe_paths.explain_refusal(error)}"
         ) from None
     finally:
         os.close(top)

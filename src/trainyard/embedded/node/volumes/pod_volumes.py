@@ -96,7 +96,7 @@ class PodVolumes:
     def hidden(self) -> tuple[str, ...]:
         """Folders that no pod may see; see NodeSettings."""
         settings = self.context.settings
-        return (*settings.hidden, safe_paths.real(settings.state_dir))
+        return (*settings.hidden, safe_paths.real_path(settings.state_dir))
 
     def binds(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Bind]:
         """What to mount for ``find_container``."""
@@ -182,7 +182,7 @@ class PodVolumes:
         try:
             with self.context.tenant_rights():
                 mode = _found_or_made(path, kind)
-                found = safe_paths.real(path)
+                found = safe_paths.real_path(path)
         except FileNotFoundError:
             raise NotReady("FailedMount", f"{what} does not exist") from None
         except OSError as error:

@@ -86,7 +86,7 @@ def _open(name: str, within: int | None = None) -> int:
     place = os.open(name, os.O_PATH | os.O_NOFOLLOW | _FOLDER, dir_fd=within)
     try:
         with contextlib.suppress(OSError):
-            os.chmod(safe_paths.proc(place), 0o700)
-        return os.open(safe_paths.proc(place), os.O_RDONLY | _FOLDER)
+            os.chmod(safe_paths.proc_path(place), 0o700)
+        return os.open(safe_paths.proc_path(place), os.O_RDONLY | _FOLDER)
     finally:
         os.close(place)

@@ -25,24 +25,24 @@ _ANY_WEIGHT = 100
 Key = tuple[str, str]
 
 
-class Zone:
+class ClusterZone:
     """What is told of a Service is read when somebody asks for it."""
 
     def __init__(self) -> None:
-        self._told: dict[Key, str] = {}
-        self._read: dict[Key, Named] = {}
+        self._unparsed: dict[Key, str] = {}
+        self._parsed: dict[Key, Named] = {}
         self._by_address: dict[str, dict[Key, None]] = {}
 
     def set(self, wanted: SetNames) -> None:
         """Take up a change."""
         if wanted.is_all:
-            for key in tuple(self._told):
+            for key in tuple(self._unparsed):
                 self._drop(key)
         for where, text in wanted.changed.items():
             namespace, _, service = where.partition("/")
             self._drop((namespace, service))
             if text:
-                self._told[namespace, service] = text
+                self._unparsed[namespace, service] = text
 
     def find(self, name: str) -> list[Record] | None:
         """Everything of a name below `cluster.local`, or of an address in reverse; None where there
@@ -52,56 +52,58 @@ class Zone:
                 Record(name, dns_messages.PTR, b"", each) for each in self._names_of(address)
             ] or None
         if name.endswith(_SERVICES):
-            return self._of_service(name)
+            return self._service_records(name)
         if name.endswith(_PODS):
-            return _of_pod(name)
+            return _pod_records(name)
         if name == _SCHEMA:
             return [Record(name, dns_messages.TXT, _SCHEMA_VERSION)]
         return [] if _SERVICES.endswith(f".{name}") or _PODS.endswith(f".{name}") else None
 
-    def _of_service(self, name: str) -> list[Record] | None:
+    def _service_records(self, name: str) -> list[Record] | None:
         *below, service, namespace = ["", *name.removesuffix(_SERVICES).split(".")]
-        named = self._named((namespace, service))
+        named = self._service((namespace, service))
         if not service:
-            return [] if any(known == namespace for known, _ in self._told) else None
+            return [] if any(known == namespace for known, _ in self._unparsed) else None
         if named is None:
             return None
         below = below[1:]
         if named.alias:
             return [Record(name, dns_messages.CNAME, b"", named.alias)] if not below else None
         if not below:
-            return [_address(name, each.address) for each in _once(named.names)]
+            return [_address(name, each.address) for each in _unique_ipv4(named.names)]
         if len(below) == 2 and named.names and (label := ".".join(below)) in named.ports:
             full = f"{service}.{namespace}{_SERVICES}"
             return list(_ports(name, full, named, named.ports.index(label)))
         if len(below) == 1 and named.is_headless:
-            found = [each for each in named.names if below[0] in (each.hostname, _dashed(each))]
-            return [_address(name, each.address) for each in _once(found)] or None
+            found = [
+                each for each in named.names if below[0] in (each.hostname, _dashed_address(each))
+            ]
+            return [_address(name, each.address) for each in _unique_ipv4(found)] or None
         is_before_port = len(below) == 1 and any(p.endswith(f".{below[0]}") for p in named.ports)
         return [] if is_before_port else None
 
-    def _named(self, key: Key) -> Named | None:
-        if key not in self._read and key in self._told:
-            names, ports, is_headless, alias = json.loads(self._told[key])
+    def _service(self, key: Key) -> Named | None:
+        if key not in self._parsed and key in self._unparsed:
+            names, ports, is_headless, alias = json.loads(self._unparsed[key])
             made = tuple(Name(address, hostname, tuple(own)) for address, hostname, own in names)
-            self._read[key] = Named(made, tuple(ports), is_headless, alias.rstrip(".").lower())
+            self._parsed[key] = Named(made, tuple(ports), is_headless, alias.rstrip(".").lower())
             for each in made if not alias else ():
                 self._by_address.setdefault(each.address, {})[key] = None
-        return self._read.get(key)
+        return self._parsed.get(key)
 
     def _names_of(self, address: str) -> Iterator[str]:
-        for key in self._told.keys() - self._read.keys():
-            self._named(key)
+        for key in self._unparsed.keys() - self._parsed.keys():
+            self._service(key)
         for namespace, service in self._by_address.get(address, {}):
-            named = self._read[namespace, service]
+            named = self._parsed[namespace, service]
             full = f"{service}.{namespace}{_SERVICES}"
-            for each in _once(named.names):
+            for each in _unique_ipv4(named.names):
                 if each.address == address:
                     yield f"{_label(each)}.{full}" if named.is_headless else full
 
     def _drop(self, key: Key) -> None:
-        self._told.pop(key, None)
-        named = self._read.pop(key, None)
+        self._unparsed.pop(key, None)
+        named = self._parsed.pop(key, None)
         for each in named.names if named is not None else ():
             known = self._by_address.get(each.address, {})
             known.pop(key, None)
@@ -111,7 +113,7 @@ class Zone:
 
 def _ports(name: str, full: str, named: Named, place: int) -> Iterator[Record]:
     """The SRV records of a port, and addresses of what they lead to."""
-    found = [each for each in _once(named.names) if each.ports[place]]
+    found = [each for each in _unique_ipv4(named.names) if each.ports[place]]
     weight = max(1, _ANY_WEIGHT // max(1, len(found)))
     targets = {each: f"{_label(each)}.{full}" if named.is_headless else full for each in found}
     for each, target in targets.items():
@@ -121,7 +123,7 @@ def _ports(name: str, full: str, named: Named, place: int) -> Iterator[Record]:
         yield _address(target, each.address)
 
 
-def _of_pod(name: str) -> list[Record] | None:
+def _pod_records(name: str) -> list[Record] | None:
     """Every address of pods has a name, whoever has it."""
     dashed, _, namespace = name.removesuffix(_PODS).partition(".")
     if not namespace or "." in namespace:
@@ -138,13 +140,13 @@ def _address(name: str, address: str) -> Record:
 
 
 def _label(each: Name) -> str:
-    return each.hostname or _dashed(each)
+    return each.hostname or _dashed_address(each)
 
 
-def _dashed(each: Name) -> str:
+def _dashed_address(each: Name) -> str:
     return each.address.replace(".", "-")
 
 
-def _once(names: Iterable[Name]) -> list[Name]:
+def _unique_ipv4(names: Iterable[Name]) -> list[Name]:
     """Those of IPv4, each address once."""
     return list({each.address: each for each in names if ":" not in each.address}.values())

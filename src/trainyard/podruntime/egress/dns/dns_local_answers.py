@@ -11,7 +11,7 @@ import socket
 from typing import NamedTuple
 
 from trainyard.podruntime.egress.dns import dns_messages
-from trainyard.podruntime.egress.dns.cluster_zone import DOMAIN, Zone
+from trainyard.podruntime.egress.dns.cluster_zone import DOMAIN, ClusterZone
 from trainyard.podruntime.egress.dns.dns_messages import Answer, Question, Record
 from trainyard.podruntime.egress.egress_policy import HOST_ADDRESS, HOST_NAME
 
@@ -21,23 +21,23 @@ _MOST_ALIASES = 8
 """From one ExternalName to the next."""
 
 
-class Local(NamedTuple):
+class LocalAnswer(NamedTuple):
     """What is known here. ``elsewhere``: a name outside, of which the rest is to be asked for."""
 
     answer: Answer
     elsewhere: str = ""
 
 
-def known(asked: Question, zone: Zone) -> Local | None:
+def answer_locally(asked: Question, zone: ClusterZone) -> LocalAnswer | None:
     """The answer, or its beginning; None: it is the machine's name servers who know."""
     name, kind = asked.name, asked.kind
     aliases: list[Record] = []
     while True:
-        found = _found(name, kind, zone)
+        found = _look_up(name, kind, zone)
         if found is None:
             if not aliases:
                 return None
-            return Local(
+            return LocalAnswer(
                 Answer(dns_messages.NO_ERROR, tuple(aliases)),
                 name if kind == dns_messages.A else "",
             )
@@ -48,11 +48,11 @@ def known(asked: Question, zone: Zone) -> Local | None:
         aliases.append(alias)
         name = alias.target
     answers = [each for each in records if each.name == name and each.kind == kind]
-    more = [each for each in records if each.name != name] if answers else []
-    return Local(Answer(code, (*aliases, *answers), tuple(more)))
+    additional = [each for each in records if each.name != name] if answers else []
+    return LocalAnswer(Answer(code, (*aliases, *answers), tuple(additional)))
 
 
-def _found(name: str, kind: int, zone: Zone) -> tuple[int, list[Record]] | None:
+def _look_up(name: str, kind: int, zone: ClusterZone) -> tuple[int, list[Record]] | None:
     """Whether there is a name, and all that it has."""
     if name == HOST_NAME:
         return dns_messages.NO_ERROR, [Record(name, dns_messages.A, socket.inet_aton(HOST_ADDRESS))]

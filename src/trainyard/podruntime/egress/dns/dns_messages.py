@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 A, CNAME, PTR, TXT, AAAA, SRV = 1, 5, 12, 16, 28, 33
 NO_ERROR, SERVER_FAILURE, NO_SUCH_NAME = 0, 2, 3
-MOST_BYTES = 65535
+MAX_MESSAGE_BYTES = 65535
 """Of a message over TCP."""
 _OPTIONS = 41
 _INTERNET = 1
 _HEADER_BYTES = 12
 _RESPONSE, _OPCODE_AND_RESPONSE = 0x8000, 0xF800
-_AUTHORITATIVE, _CUT, _WANTED, _AVAILABLE = 0x0400, 0x0200, 0x0100, 0x0080
+_AUTHORITATIVE, _TRUNCATED, _WANTED, _AVAILABLE = 0x0400, 0x0200, 0x0100, 0x0080
 """Of recursion: that it is wanted, and available."""
 _CODE = 0x000F
 _POINTER = 0xC000
@@ -30,7 +30,7 @@ class Question(NamedTuple):
     name: str
     kind: int
     end: int
-    room: int = _FEWEST_ROOM
+    max_bytes: int = _FEWEST_ROOM
     is_extended: bool = False
 
 
@@ -49,15 +49,15 @@ class Answer(NamedTuple):
 
     code: int
     records: tuple[Record, ...] = ()
-    more: tuple[Record, ...] = ()
-    is_cut: bool = False
+    additional: tuple[Record, ...] = ()
+    is_truncated: bool = False
 
 
 def read_question(message: bytes) -> Question:
     """Raises ValueError where it is none, or more than one."""
     if len(message) < _HEADER_BYTES:
         raise ValueError("too short")
-    _, flags, count, answers, authorities, more = struct.unpack_from(">HHHHHH", message)
+    _, flags, count, is_answer_to, authorities, additional = struct.unpack_from(">HHHHHH", message)
     if flags & _OPCODE_AND_RESPONSE or count != 1:
         raise ValueError("not one question")
     labels, place = [], _HEADER_BYTES
@@ -71,38 +71,44 @@ def read_question(message: bytes) -> Question:
         raise ValueError("cut off")
     name = b".".join(labels).decode("ascii", "replace").lower()
     asked = Question(message, name, struct.unpack_from(">H", message, place + 1)[0], end)
-    if more and not answers and not authorities and len(message) >= end + 11 and not message[end]:
-        kind, room = struct.unpack_from(">HH", message, end + 1)
+    if (
+        additional
+        and not is_answer_to
+        and not authorities
+        and len(message) >= end + 11
+        and not message[end]
+    ):
+        kind, max_bytes = struct.unpack_from(">HH", message, end + 1)
         if kind == _OPTIONS:
-            room = min(max(room, _FEWEST_ROOM), _MOST_ROOM)
-            return asked._replace(room=room, is_extended=True)
+            max_bytes = min(max(max_bytes, _FEWEST_ROOM), _MOST_ROOM)
+            return asked._replace(max_bytes=max_bytes, is_extended=True)
     return asked
 
 
-def question(number: bytes, name: str, kind: int) -> bytes:
+def build_query(number: bytes, name: str, kind: int) -> bytes:
     """A message that asks; ``number`` has two bytes. Raises ValueError for what is no name."""
     head = number + struct.pack(">HHHHH", _WANTED, 1, 0, 0, 0)
-    return head + _encoded(name) + struct.pack(">HH", kind, _INTERNET)
+    return head + _encode_name(name) + struct.pack(">HH", kind, _INTERNET)
 
 
-def write(asked: Question, answer: Answer, room: int = MOST_BYTES) -> bytes:
+def build_answer(asked: Question, answer: Answer, max_bytes: int = MAX_MESSAGE_BYTES) -> bytes:
     """The message; of what has no ``room`` as much as has, and that it is cut off."""
     own = _RESPONSE | _AUTHORITATIVE | _AVAILABLE | answer.code
     flags = own | struct.unpack_from(">H", asked.message, 2)[0] & _WANTED
     body = asked.message[_HEADER_BYTES : asked.end]
     options = struct.pack(">BHHIH", 0, _OPTIONS, _MOST_ROOM, 0, 0) if asked.is_extended else b""
-    room -= len(options)
+    max_bytes -= len(options)
     places = {asked.name: _HEADER_BYTES}
-    is_cut, counts = answer.is_cut, [0, 0]
-    for section, records in enumerate((answer.records, answer.more)):
+    is_truncated, counts = answer.is_truncated, [0, 0]
+    for section, records in enumerate((answer.records, answer.additional)):
         for record in records:
-            written = _written(record, places, _HEADER_BYTES + len(body))
-            if _HEADER_BYTES + len(body) + len(written) > room:
-                is_cut |= section == 0
+            written = _encode_record(record, places, _HEADER_BYTES + len(body))
+            if _HEADER_BYTES + len(body) + len(written) > max_bytes:
+                is_truncated |= section == 0
                 break
             body += written
             counts[section] += 1
-    flags |= _CUT if is_cut else 0
+    flags |= _TRUNCATED if is_truncated else 0
     numbers = (flags, 1, counts[0], 0, counts[1] + bool(options))
     return asked.message[:2] + struct.pack(">HHHHH", *numbers) + body + options
 
@@ -128,10 +134,10 @@ def read_answer(message: bytes, asked_kind: int) -> Answer:
         raise ValueError("cut off") from None
     if place > len(message):
         raise ValueError("cut off")
-    return Answer(flags & _CODE, tuple(found), (), bool(flags & _CUT))
+    return Answer(flags & _CODE, tuple(found), (), bool(flags & _TRUNCATED))
 
 
-def answers(message: bytes, asked: bytes) -> bool:
+def is_answer_to(message: bytes, asked: bytes) -> bool:
     """Whether it may be the answer to the message ``asked``."""
     has_head = len(message) >= _HEADER_BYTES and message[:2] == asked[:2]
     return has_head and bool(message[2] & _RESPONSE >> 8)
@@ -143,23 +149,23 @@ def reversed_address(name: str) -> str:
     return ".".join(reversed(parts)) if name.endswith(".in-addr.arpa") and len(parts) == 4 else ""
 
 
-def _written(record: Record, places: dict[str, int], at: int) -> bytes:
+def _encode_record(record: Record, places: dict[str, int], at: int) -> bytes:
     """Notes in ``places`` where names are, so that they need not be written a second time."""
     known = places.get(record.name)
     if known is None or known >= 1 << 14:
-        owner = _encoded(record.name)
+        owner = _encode_name(record.name)
         places[record.name] = at
     else:
         owner = struct.pack(">H", _POINTER | known)
     data = record.data
     if record.target:
         places.setdefault(record.target, at + len(owner) + 10 + len(data))
-        data += _encoded(record.target)
+        data += _encode_name(record.target)
     head = struct.pack(">HHIH", record.kind, _INTERNET, record.ttl, len(data))
     return owner + head + data
 
 
-def _encoded(name: str) -> bytes:
+def _encode_name(name: str) -> bytes:
     labels = [label.encode("latin-1") for label in name.rstrip(".").split(".")]
     if len(name) > _LONGEST_NAME or not all(0 < len(each) <= _LONGEST_LABEL for each in labels):
         raise ValueError(f"{name!r} is no name")

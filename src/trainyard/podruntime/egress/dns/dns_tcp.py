@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from trainyard.podruntime.egress.dns import dns_messages
-from trainyard.podruntime.egress.egress_policy import Quota, is_pod
-from trainyard.podruntime.egress.relay_loop import IN, OUT, Poll
+from trainyard.podruntime.egress.egress_policy import PodQuota, is_pod
+from trainyard.podruntime.egress.relay_loop import IN, OUT, RelayLoop
 
 _AT_ONCE = 64
 _CHUNK = 64 << 10
@@ -19,27 +19,29 @@ _IDLE_SECONDS = 30.0
 _MOST_UNREAD_BYTES = 1 << 20
 
 Reply = Callable[[bytes], None]
-Take = Callable[[dns_messages.Question, bytes, Reply], None]
+AskHandler = Callable[[dns_messages.Question, bytes, Reply], None]
 """A question, the pod that asks it, and what its answer is given to, now or later."""
 
 
-class _Conversation:
+class _DnsConnection:
     """``waiting``: how many questions are not answered yet."""
 
     def __init__(self, pod: bytes, end: socket.socket) -> None:
         self.pod, self.end = pod, end
         self.read, self.unsent = b"", b""
-        self.waiting = 0
+        self.unanswered = 0
         self.has_ended = self.is_closed = False
         self.used_at = time.monotonic()
 
 
-class Conversations:
+class DnsTcpServer:
     """``listener`` is a socket of the gate."""
 
-    def __init__(self, listener: socket.socket, poll: Poll, quota: Quota, take: Take) -> None:
-        self._listener, self._poll, self._quota, self._take = listener, poll, quota, take
-        self._open: set[_Conversation] = set()
+    def __init__(
+        self, listener: socket.socket, poll: RelayLoop, quota: PodQuota, handler: AskHandler
+    ) -> None:
+        self._listener, self._poll, self._quota, self._handler = listener, poll, quota, handler
+        self._open: set[_DnsConnection] = set()
         poll.watch(listener.fileno(), self._accept)
         poll.every_second(self._sweep)
 
@@ -52,80 +54,80 @@ class Conversations:
                     end.close()
                     continue
                 end.setblocking(False)
-                made = _Conversation(pod, end)
+                made = _DnsConnection(pod, end)
                 self._open.add(made)
                 self._poll.watch(end.fileno(), partial(self._ready, made))
 
-    def _ready(self, one: _Conversation, events: int) -> None:
+    def _ready(self, connection: _DnsConnection, events: int) -> None:
         try:
             if events & OUT:
-                one.unsent = one.unsent[one.end.send(one.unsent) :]
+                connection.unsent = connection.unsent[connection.end.send(connection.unsent) :]
             if not events & ~OUT:
-                self._settle(one)
+                self._rewatch(connection)
                 return
-            data = one.end.recv(_CHUNK)
+            data = connection.end.recv(_CHUNK)
         except BlockingIOError:
             return
         except OSError:
-            self._close(one)
+            self._close(connection)
             return
-        one.used_at = time.monotonic()
-        one.has_ended |= not data
-        messages, one.read = _divided(one.read + data)
+        connection.used_at = time.monotonic()
+        connection.has_ended |= not data
+        messages, connection.read = _split_messages(connection.read + data)
         try:
             for message in messages:
                 asked = dns_messages.read_question(message)
-                one.waiting += 1
-                self._take(asked, one.pod, partial(self._reply, one))
+                connection.unanswered += 1
+                self._handler(asked, connection.pod, partial(self._reply, connection))
         except ValueError:
-            self._close(one)
-        self._settle(one)
+            self._close(connection)
+        self._rewatch(connection)
 
-    def _reply(self, one: _Conversation, answer: bytes) -> None:
-        one.waiting -= 1
-        if one.is_closed:
+    def _reply(self, connection: _DnsConnection, answer: bytes) -> None:
+        connection.unanswered -= 1
+        if connection.is_closed:
             return
-        one.used_at = time.monotonic()
-        one.unsent += struct.pack(">H", len(answer)) + answer
+        connection.used_at = time.monotonic()
+        connection.unsent += struct.pack(">H", len(answer)) + answer
         try:
-            one.unsent = one.unsent[one.end.send(one.unsent) :]
+            connection.unsent = connection.unsent[connection.end.send(connection.unsent) :]
         except BlockingIOError:
             pass
         except OSError:
-            self._close(one)
+            self._close(connection)
             return
-        self._settle(one)
+        self._rewatch(connection)
 
-    def _settle(self, one: _Conversation) -> None:
+    def _rewatch(self, connection: _DnsConnection) -> None:
         """Wait for what is to come, if anything is."""
-        if one.is_closed:
+        if connection.is_closed:
             return
-        is_over = one.has_ended and not one.waiting and not one.unsent
-        if is_over or len(one.unsent) > _MOST_UNREAD_BYTES:
-            self._close(one)
+        is_over = connection.has_ended and not connection.unanswered and not connection.unsent
+        if is_over or len(connection.unsent) > _MOST_UNREAD_BYTES:
+            self._close(connection)
             return
-        self._poll.forget(one.end.fileno())
-        events = (0 if one.has_ended else IN) | (OUT if one.unsent else 0)
-        self._poll.watch(one.end.fileno(), partial(self._ready, one), events)
+        self._poll.unwatch(connection.end.fileno())
+        events = (0 if connection.has_ended else IN) | (OUT if connection.unsent else 0)
+        self._poll.watch(connection.end.fileno(), partial(self._ready, connection), events)
 
-    def _close(self, one: _Conversation) -> None:
-        if not one.is_closed:
-            one.is_closed = True
-            self._poll.forget(one.end.fileno())
-            one.end.close()
-            self._open.discard(one)
-            self._quota.give_back(one.pod)
+    def _close(self, connection: _DnsConnection) -> None:
+        if not connection.is_closed:
+            connection.is_closed = True
+            self._poll.unwatch(connection.end.fileno())
+            connection.end.close()
+            self._open.discard(connection)
+            self._quota.give_back(connection.pod)
 
     def forget_pod(self, pod: bytes) -> None:
-        for one in [each for each in self._open if each.pod == pod]:
-            self._close(one)
+        for connection in [each for each in self._open if each.pod == pod]:
+            self._close(connection)
 
     def _sweep(self, now: float) -> None:
-        for one in [each for each in self._open if each.used_at + _IDLE_SECONDS < now]:
-            self._close(one)
+        for connection in [each for each in self._open if each.used_at + _IDLE_SECONDS < now]:
+            self._close(connection)
 
 
-def _divided(data: bytes) -> tuple[list[bytes], bytes]:
+def _split_messages(data: bytes) -> tuple[list[bytes], bytes]:
     """Whole messages, and the beginning of another."""
     messages, place = [], 0
     while len(data) >= place + 2:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from trainyard.podruntime.egress.dns import dns_messages
-from trainyard.podruntime.egress.relay_loop import OUT, Poll
+from trainyard.podruntime.egress.relay_loop import OUT, RelayLoop
 
 _FILE = "/etc/resolv.conf"
 _PORT = 53
@@ -35,34 +35,41 @@ class _Server:
 
     def __init__(self, family: int, address: Address) -> None:
         self.family, self.address = family, address
-        self.heard_at = self.silent_until = 0.0
+        self.answered_at = self.silent_until = 0.0
 
     def open(self, kind: int) -> socket.socket:
         return socket.socket(self.family, kind | socket.SOCK_NONBLOCK)
 
 
 class _Lookup:
-    def __init__(self, message: bytes, way: int, servers: list[_Server], done: Done) -> None:
-        self.message, self.way, self.servers, self.done = message, way, servers, done
-        self.patience = _PATIENCE_SECONDS / max(1, len(servers))
+    def __init__(
+        self, message: bytes, socket_kind: int, parse_servers: list[_Server], done: Done
+    ) -> None:
+        self.message, self.socket_kind, self.parse_servers, self.done = (
+            message,
+            socket_kind,
+            parse_servers,
+            done,
+        )
+        self.timeout_seconds = _PATIENCE_SECONDS / max(1, len(parse_servers))
         self.server: _Server | None = None
         self.socket: socket.socket | None = None
         self.read = b""
         self.began_at = self.deadline = 0.0
 
 
-class Upstream:
+class UpstreamServers:
     """Asks one server after the other, in the order of the machine's file."""
 
-    def __init__(self, poll: Poll) -> None:
+    def __init__(self, poll: RelayLoop) -> None:
         self._poll = poll
         self._lookups: set[_Lookup] = set()
         self._servers: list[_Server] = []
         self._read_at: tuple[int, int] | None = None
-        poll.every_second(self._sweep)
-        self._look()
+        poll.every_second(self._on_second)
+        self._reload_servers()
 
-    def _look(self) -> None:
+    def _reload_servers(self) -> None:
         """Read the machine's file where it has changed."""
         try:
             found = os.stat(_FILE)
@@ -71,59 +78,61 @@ class Upstream:
         if (found.st_mtime_ns, found.st_ino) == self._read_at:
             return
         with contextlib.suppress(OSError), open(_FILE, errors="replace") as file:
-            self._servers = servers(file.read())
+            self._servers = parse_servers(file.read())
             self._read_at = found.st_mtime_ns, found.st_ino
 
     def ask(self, message: bytes, done: Done, *, is_long: bool) -> None:
         """``is_long``: over TCP, as whom it is for has asked."""
-        way = socket.SOCK_STREAM if is_long else socket.SOCK_DGRAM
-        lookup = _Lookup(message, way, list(self._servers), done)
+        socket_kind = socket.SOCK_STREAM if is_long else socket.SOCK_DGRAM
+        lookup = _Lookup(message, socket_kind, list(self._servers), done)
         self._lookups.add(lookup)
         self._ask_next(lookup)
 
     def _ask_next(self, lookup: _Lookup) -> None:
-        self._hang_up(lookup)
-        while lookup.servers:
-            server = lookup.server = lookup.servers.pop(0)
+        self._close_socket(lookup)
+        while lookup.parse_servers:
+            server = lookup.server = lookup.parse_servers.pop(0)
             now = lookup.began_at = time.monotonic()
             is_silent = server.silent_until > now
-            lookup.deadline = now + (_SHORT_PATIENCE_SECONDS if is_silent else lookup.patience)
+            lookup.deadline = now + (
+                _SHORT_PATIENCE_SECONDS if is_silent else lookup.timeout_seconds
+            )
             with contextlib.suppress(OSError):
-                lookup.socket = server.open(lookup.way)
+                lookup.socket = server.open(lookup.socket_kind)
                 with contextlib.suppress(BlockingIOError):
                     lookup.socket.connect(server.address)
-                if lookup.way == socket.SOCK_STREAM:
-                    self._poll.watch(lookup.socket.fileno(), partial(self._say, lookup), OUT)
+                if lookup.socket_kind == socket.SOCK_STREAM:
+                    self._poll.watch(lookup.socket.fileno(), partial(self._send_query, lookup), OUT)
                 else:
                     lookup.socket.send(lookup.message)
-                    self._poll.watch(lookup.socket.fileno(), partial(self._hear, lookup))
+                    self._poll.watch(lookup.socket.fileno(), partial(self._receive_answer, lookup))
                 return
-            self._hang_up(lookup)
+            self._close_socket(lookup)
         self._finish(lookup, None)
 
-    def _say(self, lookup: _Lookup, _: int) -> None:
+    def _send_query(self, lookup: _Lookup, _: int) -> None:
         """It is connected, or cannot be."""
         assert lookup.socket is not None
-        self._poll.forget(lookup.socket.fileno())
+        self._poll.unwatch(lookup.socket.fileno())
         try:
             lookup.socket.send(struct.pack(">H", len(lookup.message)) + lookup.message)
         except OSError:
             self._ask_next(lookup)
             return
         lookup.read = b""
-        self._poll.watch(lookup.socket.fileno(), partial(self._hear, lookup))
+        self._poll.watch(lookup.socket.fileno(), partial(self._receive_answer, lookup))
 
-    def _hear(self, lookup: _Lookup, _: int) -> None:
+    def _receive_answer(self, lookup: _Lookup, _: int) -> None:
         assert lookup.socket is not None
         assert lookup.server is not None
         try:
-            message = lookup.socket.recv(dns_messages.MOST_BYTES)
+            message = lookup.socket.recv(dns_messages.MAX_MESSAGE_BYTES)
         except BlockingIOError:
             return
         except OSError:
             self._ask_next(lookup)
             return
-        if lookup.way == socket.SOCK_STREAM:
+        if lookup.socket_kind == socket.SOCK_STREAM:
             if not message:
                 self._ask_next(lookup)
                 return
@@ -132,33 +141,33 @@ class Upstream:
             if len(lookup.read) < 2 + length:
                 return
             message = lookup.read[2 : 2 + length]
-        lookup.server.heard_at, lookup.server.silent_until = time.monotonic(), 0.0
-        if dns_messages.answers(message, lookup.message):
+        lookup.server.answered_at, lookup.server.silent_until = time.monotonic(), 0.0
+        if dns_messages.is_answer_to(message, lookup.message):
             self._finish(lookup, message)
-        elif lookup.way == socket.SOCK_STREAM:
+        elif lookup.socket_kind == socket.SOCK_STREAM:
             self._ask_next(lookup)
 
     def _finish(self, lookup: _Lookup, answer: bytes | None) -> None:
-        self._hang_up(lookup)
+        self._close_socket(lookup)
         self._lookups.discard(lookup)
         lookup.done(answer)
 
-    def _hang_up(self, lookup: _Lookup) -> None:
+    def _close_socket(self, lookup: _Lookup) -> None:
         if lookup.socket is not None:
-            self._poll.forget(lookup.socket.fileno())
+            self._poll.unwatch(lookup.socket.fileno())
             lookup.socket.close()
             lookup.socket = None
 
-    def _sweep(self, now: float) -> None:
-        self._look()
+    def _on_second(self, now: float) -> None:
+        self._reload_servers()
         for lookup in [each for each in self._lookups if each.deadline < now]:
             server = lookup.server
-            if server is not None and server.heard_at < lookup.began_at:
+            if server is not None and server.answered_at < lookup.began_at:
                 server.silent_until = now + _SILENT_SECONDS
             self._ask_next(lookup)
 
 
-def servers(text: str) -> list[_Server]:
+def parse_servers(text: str) -> list[_Server]:
     """The name servers that a resolv.conf lists; as the C library, this machine where it lists
     none."""
     found: list[_Server] = []
