@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.embedded.torchrun_launching import STAY, TIMEOUT_SECONDS, exit_code, free_port, launch
 from tests.tools import require
-from trainyard.kinds.pytorch import torchrun_launch
-from trainyard.kinds.shared.launch import torchrun_program as shared
+from trainyard.payloads.shipping import torchrun_program
 
 
 @pytest.fixture(autouse=True)
 def needs_torch() -> None:
     require("torchrun")
 
-
-TIMEOUT_SECONDS = 90
-BIN = Path(sys.executable).parent
 
 SCRIPT = """\
 import os, signal, sys, time
@@ -39,65 +34,6 @@ if rank == who:
     sys.exit(int(how))
 dist.barrier()
 """
-STAY = """\
-import os, sys, time
-agent = os.getppid()
-while sys.argv[1] == "stay" and os.getppid() == agent:
-    time.sleep(0.1)
-"""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def launch(
-    tmp_path: Path,
-    *script: str,
-    nodes: int = 1,
-    processes: int = 1,
-    port: int | None = None,
-    path: str | None = None,
-    log_level: str = "WARNING",
-    env: Mapping[str, str] | None = None,
-) -> Iterator[subprocess.Popen[bytes]]:
-    """The launch of one replica, as its container would start it."""
-    args = torchrun_launch.Launch(
-        nodes=str(nodes),
-        processes=str(processes),
-        backend="c10d",
-        endpoint=f"127.0.0.1:{port or free_port()}",
-        run_id="job-12345",
-        role="worker",
-        max_restarts=None,
-        elastic=False,
-        extra=(),
-        script=script,
-    ).arguments()
-    path = path or f"{BIN}:{os.environ['PATH']}"
-    variables = {"PATH": path, "OMP_NUM_THREADS": "1", "LOGLEVEL": log_level, **(env or {})}
-    process = subprocess.Popen(
-        [*torchrun_launch.command(elastic=False), *args],
-        cwd=tmp_path,
-        env={**os.environ, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=TIMEOUT_SECONDS)
-
-
-def exit_code(process: subprocess.Popen[bytes]) -> int:
-    process.communicate(timeout=TIMEOUT_SECONDS)
-    return process.returncode
 
 
 @pytest.fixture
@@ -144,6 +80,13 @@ def test_an_agent_is_not_kept_by_what_it_never_asks(tmp_path: Path) -> None:
     assert not imported & {"torch._meta_registrations", "torch._prims", "torch._refs"}
 
 
+def imported_then(more: str) -> str:
+    """The program up to where torchrun is imported, and then this."""
+    steps = "leave_own_folder_out", "end_on_sigterm", "let_ranks_be_observed", "import_torchrun"
+    head = torchrun_program(elastic=False).removesuffix("main()\n")
+    return head + "".join(f"{step}()\n" for step in steps) + more
+
+
 @pytest.mark.parametrize(
     "module", ["_prims", "_refs", "_decomp.decompositions", "_dynamo", "distributed.tensor"]
 )
@@ -161,7 +104,7 @@ assert torch._meta_registrations.meta_mm is torch.ops.aten.mm.default.py_kernels
 sys.exit(7)
 """
     done = subprocess.run(
-        [sys.executable, "-c", shared.program(more)],
+        [sys.executable, "-c", imported_then(more)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -187,7 +130,7 @@ def test_a_torch_that_asks_while_it_is_imported_is_answered(tmp_path: Path) -> N
         "class ChildFailedError(Exception): pass\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", shared.program()],
+        [sys.executable, "-c", torchrun_program(elastic=False)],
         env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
         capture_output=True,
         text=True,

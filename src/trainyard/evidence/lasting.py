@@ -58,7 +58,7 @@ _VARYING = re.compile(
 )
 """Times, addresses and numbers of processes, which differ from one end to the next."""
 _TELLS_NOT = re.compile(r"trainyard: \S+ was lost: |^frame #\d+: ", re.MULTILINE)
-"""`ssh_launch` says so of a replica; and a stack of C++ below words that were cut off."""
+"""`launch_runner` says so of a replica; and a stack of C++ below words that were cut off."""
 _CUT = 2000
 """Characters of a message that begins within a line; the kubelet keeps 2048 bytes of a log."""
 _NEVER_STARTS = re.compile(r"(?i)not found|no such file|permission denied|exec format")

@@ -12,7 +12,7 @@ _FIELD = re.compile(r"(rank|host|exitcode) *: (-?[\w.-]+)")
 _FIELDS = 8
 _QUOTED_LINES = 6
 _LAUNCH = re.compile(r"trainyard: (?:rank (\d+)|the launch) on (\S+) failed with exit code (\d+)")
-"""As `payloads.launch.ssh_launch` says it of the first failure."""
+"""As `payloads.launch.launch_runner` says it of the first failure."""
 _LOST = re.compile(r"trainyard: (\S+) was lost: ")
 _PROCESSES = re.compile(r"  rank +: \d+ \(local_rank: (\d{1,6})\)|num_local_procs=(\d{1,6})\b")
 """In a report of torchrun's, which has all ranks of its replica, and in deepspeed's log."""

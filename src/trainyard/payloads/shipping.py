@@ -11,6 +11,7 @@ the controller only.
 
 from __future__ import annotations
 
+import ast
 import base64
 import functools
 import io
@@ -24,7 +25,7 @@ SSH_LAUNCH: Mapping[str, str] = {
     "fitness.py": "launch.sshd_requirements",
     "ending.py": "launch.rank_shutdown",
     "processes.py": "processes",
-    "launch.py": "launch.ssh_launch",
+    "launch.py": "launch.launch_runner",
     "links.py": "launch.ssh_connections",
     "preflight.py": "launch.preflight",
     "programs.py": "launch.launcher_programs",
@@ -90,6 +91,20 @@ def programs(files: Mapping[str, str]) -> dict[str, str]:
     return {name: _for_folder(module) for name, module in files.items()}
 
 
+@functools.lru_cache(maxsize=2)
+def torchrun_program(*, elastic: bool) -> str:
+    """Python that runs in the place of torchrun, for `python -c` or a file of its own.
+
+    It is in the command of every pod of a PyTorchTrainingJob, so it has no docstrings or comments.
+    """
+    launch = _without_comments(source("torchrun.torchrun_program"))
+    if not elastic:
+        return launch + "main()\n"
+    patches = _without_comments(source("torchrun.torchrun_elastic"))
+    patches = re.sub(r"^from (?:__future__|trainyard).*\n", "", patches, flags=re.MULTILINE)
+    return f"{launch}{patches}main(*ELASTIC_PATCHES)\n"
+
+
 def observer_hook() -> str:
     """The text of `HOOK`."""
     return source("observer.sitecustomize_hook")
@@ -112,6 +127,16 @@ def observer_archive() -> str:
             entry = zipfile.ZipInfo(f"{_OBSERVER_PACKAGE}/{name}.py")
             archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
     return base64.b64encode(packed.getvalue()).decode()
+
+
+def _without_comments(text: str) -> str:
+    """Without docstrings, lines of comments, and empty lines."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    return "".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
 @functools.lru_cache(maxsize=64)

@@ -27,6 +27,7 @@ ALONE = (
     "function_call",
     "observer.sitecustomize_hook",
     "observer.stack_collector",
+    "torchrun.torchrun_program",
     "training_report",
 )
 """Modules that pods get as they are."""
@@ -82,6 +83,12 @@ def test_a_payload_can_be_read_by_python_3_8(python: str, folder: Path, name: st
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_program_in_the_place_of_torchrun_can_be_compiled_by_python_3_8(python: str) -> None:
+    text = shipping.torchrun_program(elastic=True)
+    compiled = subprocess.run([python, "-c", f"compile({text!r}, 'x', 'exec')"], timeout=60)
+    assert compiled.returncode == 0
+
+
 def test_the_supervisor_explains_itself_on_python_3_8(python: str, folder: Path) -> None:
     done = subprocess.run(
         [python, "-I", "-B", "-W", "error", str(folder / "supervise.py"), "--help"],
@@ -108,4 +115,5 @@ def test_every_module_is_shipped_unless_it_is_for_the_controller() -> None:
         if path.name != "__init__.py"
     }
     shipped = {*FILES.values(), *shipping.OBSERVER, *ALONE}
-    assert modules - shipped == {"shipping", "pod_messages"}
+    appended = {"torchrun.torchrun_elastic"}
+    assert modules - shipped - appended == {"shipping", "pod_messages"}

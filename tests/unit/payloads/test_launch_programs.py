@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.shipped_programs import ship
 from trainyard.payloads import processes
 from trainyard.payloads.launch import launcher_programs, rank_wrapper, replica_agent, sshd_setup
+from trainyard.payloads.launch.launch_runner import Event, Launch
 from trainyard.payloads.launch.launcher_programs import how_it_ended, positive
-from trainyard.payloads.launch.ssh_launch import Event, Launch
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 FOLDER = Path(launcher_programs.__file__).parent

@@ -5,69 +5,11 @@ It works in any image that has torch, without anything of ours in it (decision 1
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
-from trainyard.kinds.shared.launch import torchrun_program
+from trainyard.payloads.shipping import torchrun_program
 from trainyard.schema.dataclass import dataclass
-
-MEMBERS_CHANGE = """\
-import time
-import torch.distributed
-from torch.distributed.elastic.agent.server import api
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent as Agent
-from torch.distributed.elastic.rendezvous import dynamic_rendezvous as rendezvous
-Handler = rendezvous.DynamicRendezvousHandler
-join, count_waiting, close = Handler.next_rendezvous, Handler.num_nodes_waiting, Handler.shutdown
-monitor, meet = Agent._monitor_workers, Agent._rendezvous
-StoreError = getattr(torch.distributed, "DistStoreError", RuntimeError)
-def next_rendezvous(self):
-    info = join(self)
-    self.members = len(self._state_holder.state.participants)
-    return info
-def num_nodes_waiting(self):
-    waiting, state = count_waiting(self), self._state_holder.state
-    is_member = self._this_node in state.participants and not state.closed
-    return waiting or int(is_member and len(state.participants) < self.members)
-def shutdown(self):
-    if sys.exc_info()[0] is None:
-        return close(self)
-    self._stop_heartbeats()
-    leave, limit = rendezvous._RendezvousExitOp(), self._settings.timeout.close
-    try:
-        self._op_executor.run(leave, self._get_deadline(limit))
-    except rendezvous.RendezvousError:
-        pass
-    return True
-def _monitor_workers(self, group):
-    result = monitor(self, group)
-    tries = 4 if result.state in (api.WorkerState.FAILED, api.WorkerState.UNHEALTHY) else 0
-    for _ in range(tries):
-        if group.spec.rdzv_handler.num_nodes_waiting():
-            return api.RunResult(state=api.WorkerState.HEALTHY)
-        time.sleep(0.4)
-    return result
-def _rendezvous(self, group):
-    for _ in range(5):
-        try:
-            return meet(self, group)
-        except StoreError as error:
-            print("torchrun: a member left while all met:", error, file=sys.stderr)
-    return meet(self, group)
-Handler.next_rendezvous, Handler.num_nodes_waiting = next_rendezvous, num_nodes_waiting
-Handler.shutdown = shutdown
-Agent._monitor_workers, Agent._rendezvous = _monitor_workers, _rendezvous
-"""
-"""What the agents of an elastic job do besides (decision 95), so that their pods live on.
-
-One that fails leaves the rendezvous, where torch's own closes it to all others for good. A member
-that is missing is a change of members like one that waits to come in: torch's own does not see it,
-and ranks that wait in `init_process_group` for a peer that has failed do so for half an hour; one
-that has succeeded closes the rendezvous, and is not missed. Ranks that fail while members change do
-so because of that mostly, as the first agents that see a change end their ranks; it costs none of
-`max_restarts`, as if this agent had been first. What is known of the rendezvous may be a second
-old. Where a member left while all told each other their ranks, they meet again, where torch's own
-agents give up after a minute.
-"""
 
 HAS_TORCH = """\
 import sys
@@ -76,7 +18,7 @@ from importlib.util import find_spec
 sys.exit(find_spec("torch") is None)
 """
 SCRIPT = """\
-program='@program@'
+program=@program@
 set -f
 python= first= torchrun=
 IFS=:
@@ -130,7 +72,7 @@ def patience_env(grace_seconds: int | None) -> dict[str, str]:
 
 def command(*, elastic: bool) -> list[str]:
     """The container's command; the container's args are torchrun's."""
-    program = torchrun_program.program(MEMBERS_CHANGE if elastic else "")
+    program = shlex.quote(torchrun_program(elastic=elastic))
     script = SCRIPT.replace("@has torch@", HAS_TORCH).replace("@program@", program)
     return ["/bin/sh", "-c", script, "torchrun"]
 

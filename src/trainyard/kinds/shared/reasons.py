@@ -140,7 +140,7 @@ _PREFLIGHT = "preflight: "
 _PREFLIGHT_FAILED = re.compile(
     r"^trainyard: \S+: the preflight failed with exit code \d+: (.+)$", re.MULTILINE
 )
-"""Both as `payloads.launch.ssh_launch` says them."""
+"""Both as `payloads.launch.launch_runner` says them."""
 
 
 def preflight_difference(words: str) -> str:

@@ -14,12 +14,12 @@ from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workl
 from tests.unit.kinds.pods.ssh_jobs import deepspeed
 
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.launch import torchrun_program
 from trainyard.kinds.shared.pods import pod_contract
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.kube.resources import SECRETS
 from trainyard.payloads import shipping
 from trainyard.payloads.launch import sshd_setup
+from trainyard.payloads.torchrun import torchrun_program
 
 CLUSTER = Settings(channel_address="reports.test:7443")
 EMBEDDED = Settings(channel_address="10.0.0.1:7443", brings_observer=True)
@@ -117,9 +117,8 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
     path: str, observed: bool, tmp_path: Path
 ) -> None:
     """The program in torchrun's place, up to where it would load torch."""
-    code, found, _ = torchrun_program.program().partition("gc.disable()")
-    assert found
-    told = "\nprint(os.environ.get('PYTHONPATH'))"
+    code = shipping.torchrun_program(elastic=False).removesuffix("main()\n")
+    told = "let_ranks_be_observed()\nprint(os.environ.get('PYTHONPATH'))"
     variables = {"PATH": os.environ["PATH"], **({"PYTHONPATH": path} if path else {})}
     variables |= {pod_contract.OBSERVE: "attempt=1"} if observed else {}
     done = subprocess.run(
@@ -147,7 +146,9 @@ def test_ranks_over_ssh_find_ours_before_the_path_of_the_image(disabled: bool) -
     sessions = sshd_setup.session_environment(pairs, spec["customEnv"], disabled)
     found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(sessions, Path("/run"), 5))
     assert found[b"PYTHONPATH"] == pod_contract.with_observer_first("/image/lib").encode()
-    assert sshd_setup.OBSERVED.decode() == pod_contract.OBSERVE
+    assert sshd_setup.OBSERVED.decode() == torchrun_program.OBSERVE == pod_contract.OBSERVE
+    assert sshd_setup.OBSERVER.decode() == torchrun_program.OBSERVER_PATH
+    assert pod_contract.OBSERVER_PATH == torchrun_program.OBSERVER_PATH
     without = [pair for pair in pairs if not pair.startswith(sshd_setup.OBSERVED)]
     found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(without, Path("/run"), 5))
     assert found[b"PYTHONPATH"] == b"/image/lib"

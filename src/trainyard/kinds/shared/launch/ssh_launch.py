@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Any
 
 from trainyard.kinds.shared import child_names
-from trainyard.kinds.shared.launch import torchrun_program
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules
 from trainyard.kinds.shared.run_policy import (
@@ -46,7 +45,7 @@ from trainyard.payloads.pod_messages import (
     MasterPort,
     Places,
 )
-from trainyard.payloads.shipping import SSH_LAUNCH, TORCHRUN, programs
+from trainyard.payloads.shipping import SSH_LAUNCH, TORCHRUN, programs, torchrun_program
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.model import INT32_MAX
 from trainyard.schema.rules.pod_spec_rules import grace_seconds
@@ -99,23 +98,21 @@ def dependents(identity: OwnerIdentity, hostfile: str, config: str) -> tuple[Dep
             "stringData": {"config": config},
         }
 
+    files = {**programs(SSH_LAUNCH), TORCHRUN: torchrun_program(elastic=False)}
+
     def config_map(name: str) -> Manifest:
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": identity.metadata(name),
-            "data": {
-                "hostfile": hostfile,
-                **programs(SSH_LAUNCH),
-                TORCHRUN: torchrun_program.program(),
-            },
+            "data": {"hostfile": hostfile, **files},
         }
 
     keys = child_names.ssh_secret_name(identity.base)
-    files = child_names.hostfile_name(identity.base)
+    launch = child_names.hostfile_name(identity.base)
     return (
         Dependent(SECRETS, keys, secret, generated=Generated.SSH_KEYS),
-        Dependent(CONFIG_MAPS, files, config_map),
+        Dependent(CONFIG_MAPS, launch, config_map),
     )
 
 
