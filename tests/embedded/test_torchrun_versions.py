@@ -34,7 +34,8 @@ from trainyard.kinds.pytorch.torchrun_launch import REJOIN_ENV
 AGENTS = ("2.1.2", "2.4.1", "2.9.1")
 """Versions whose agents are laid over the pinned torch in a soak."""
 _OWN = ("elastic", "launcher", "run.py", "argparse_util.py")
-"""What agents are made of in `torch/distributed`."""
+_USED = "numa"
+"""What agents are made of in `torch/distributed`, and what they use in `torch`."""
 _CACHE = Path(__file__).parents[2] / ".cache" / "torch-agents"
 TRAIN = """\
 import os, time
@@ -74,14 +75,14 @@ def agents_of(version: str) -> Path:
     assert found is not None
     assert found.origin is not None
     pinned = Path(found.origin).parent
-    for part, own in (("torch", ("distributed",)), ("torch/distributed", _OWN)):
+    for part, own in (("torch", ("distributed", _USED)), ("torch/distributed", _OWN)):
         (draft / part).mkdir(parents=True)
         for each in (pinned.parent / part).iterdir():
             if each.name not in (*own, "__pycache__"):
                 (draft / part / each.name).symlink_to(each)
     (wheel,) = folder.glob("torch-*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        own_names = tuple(f"torch/distributed/{each}" for each in _OWN)
+        own_names = (f"torch/{_USED}/", *(f"torch/distributed/{each}" for each in _OWN))
         archive.extractall(draft, [n for n in archive.namelist() if n.startswith(own_names)])
     wheel.unlink()
     (draft / "torch").rename(folder / "torch")
