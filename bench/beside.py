@@ -48,7 +48,7 @@ from pathlib import Path
 import uvloop
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.apiserver.auth import certificates
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.storage.store import Store

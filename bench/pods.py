@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 from bench.yardstick import bare_start, starts
 from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import ShimHandle, start_shim
-from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.podruntime.log_reader import LogOptions
 

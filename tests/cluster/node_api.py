@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.storage.journal import Event, Subscription
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
@@ -66,7 +66,7 @@ def _key(item: Object) -> tuple[str, str]:
 
 
 class RealCluster:
-    """Implements ``trainyard.embedded.objects.Objects`` for one namespace."""
+    """Implements ``trainyard.embedded.cluster_objects.Objects`` for one namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client

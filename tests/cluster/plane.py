@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tools.control_plane import ControlPlane
 
-from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.apiserver.auth import certificates
 
 ADMIN = "admin-of-the-tests"
 START_SECONDS = 180.0

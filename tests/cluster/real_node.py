@@ -16,10 +16,11 @@ import pytest
 from tests.cluster.node_api import RealCluster
 from tests.cluster.plane import free_port
 from tests.cluster.yard import Yard
-from trainyard.embedded.apiserver import execution, messages
-from trainyard.embedded.apiserver.door import Door, Limits
-from trainyard.embedded.apiserver.identity import OWNER
-from trainyard.embedded.apiserver.listening import Listener
+from trainyard.embedded.apiserver.auth.request_identity import OWNER
+from trainyard.embedded.apiserver.http import http_messages
+from trainyard.embedded.apiserver.http.connection_limits import Door, Limits
+from trainyard.embedded.apiserver.http.listener import Listener
+from trainyard.embedded.apiserver.pod_access import exec_streams
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
@@ -146,13 +147,13 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def commands(yard: Yard, agent: NodeAgent) -> AsyncIterator[None]:
     """Have the API server find the node for `exec`."""
 
-    async def run(request: messages.Request) -> messages.Answer:
+    async def run(request: http_messages.Request) -> http_messages.Answer:
         _, what, namespace, pod, container = request.path.split("/")
         assert (what, namespace) == ("exec", yard.namespace)
         queries = [(_STREAMS.get(key, key), value) for key, value in request.queries]
         wanted = replace(request, query={**dict(queries), "container": container}, queries=queries)
         found = await yard.client.get(PODS, pod, namespace)
-        return await execution.execute(wanted, found, agent)
+        return await exec_streams.execute(wanted, found, agent)
 
     limits = Limits(connections=64, strangers=16, of_one=64, held_bytes=1 << 24)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -12,7 +12,7 @@ import aiohttp
 
 from tests.cluster.test_readiness import bind_role, says, shipped, token
 from tests.cluster.yard import Operator, Yard, until
-from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.apiserver.auth import certificates
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import Resource
 from trainyard.operator.install.install_manifests import Install, dump, review_binding, user_roles

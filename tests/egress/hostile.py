@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.egress import world
 from tests.egress.scenes import Scene, does, outside, played, python, says, scene
 from tests.embedded.node_cluster import Cluster, eventually
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 
 SCENES: dict[str, Scene] = {}
 hostile = partial(scene, among=SCENES)

@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.egress import world
 from tests.embedded.node_cluster import PATIENCE, Cluster, cluster, eventually
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 
 Scene = Callable[[Cluster, Path], Awaitable[None]]
 SCENES: dict[str, Scene] = {}

@@ -13,11 +13,11 @@ from typing import Any
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded import tls_files
 from trainyard.embedded.api_server import ApiServer
-from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.apiserver.auth import certificates
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.kubelet_api import OutputChunk, ResourceUsage, UsageSample
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.resources.table import Resources
+from trainyard.embedded.resources.resource_table import Resources
 from trainyard.podruntime.log_reader import LogOptions
 from trainyard.schema.errors import TrainyardError
 

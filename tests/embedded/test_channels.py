@@ -17,7 +17,7 @@ import pytest
 from tests.embedded.kubectl import HostRuntime, add_running_pod
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
-from trainyard.embedded.apiserver import execution
+from trainyard.embedded.apiserver.pod_access import exec_streams
 from trainyard.embedded.registry import Registry
 
 POD = "http://x/api/v1/namespaces/default/pods/p"
@@ -76,7 +76,7 @@ async def test_who_still_writes_when_the_command_has_ended_reads_how_it_did(
     session: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an error of the write may hide it: "the connection broke off", once in a hundred."""
-    monkeypatch.setattr(execution, "_LEAVE_SECONDS", 120.0)
+    monkeypatch.setattr(exec_streams, "_LEAVE_SECONDS", 120.0)
     query = "command=sh&command=-c&command=exit+4&stdin=true&stdout=true"
     head = (
         f"GET {POD.removeprefix('http://x')}/exec?{query} HTTP/1.1\r\nHost: x\r\n"

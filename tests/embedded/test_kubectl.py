@@ -8,7 +8,7 @@ import json
 import pytest
 
 from tests.embedded.kubectl import JOB, JOBS, Cluster, eventually, running_pod
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 
 
 async def test_jobs_are_applied_listed_changed_and_deleted(cluster: Cluster) -> None:

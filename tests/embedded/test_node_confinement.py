@@ -16,7 +16,7 @@ import pytest
 
 from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster, eventually
 from tests.tools import require
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.podruntime import protocol
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -8,8 +8,8 @@ import pytest
 
 from tests.egress.scenes import says
 from tests.embedded.node_cluster import PATIENCE, Cluster, cluster
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.shim_process import Isolation
-from trainyard.embedded.objects import Deletion
 
 ECHO = """
 import socket, sys

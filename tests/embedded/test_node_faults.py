@@ -20,8 +20,8 @@ from tests.embedded.node_cluster import (
     processes_with,
 )
 from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.shim_process import start_shim
-from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.store import Store
 from trainyard.schema.errors import TrainyardError

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually, processes_with
 from tests.embedded.test_node_zygote import children
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.shim_process import ShimHandle, start_shim
-from trainyard.embedded.objects import Deletion
 
 ROUNDS = 20 if os.environ.get("TRAINYARD_SOAK") == "1" else 3
 TOGETHER = 8

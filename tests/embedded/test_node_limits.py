@@ -12,8 +12,8 @@ import pytest
 
 from tests.embedded.node_cluster import cluster, eventually
 from tests.embedded.test_node_zygote import children, zygote_of
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.shim_process import start_shim
-from trainyard.embedded.objects import Deletion
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 _GROUPS = Path("/sys/fs/cgroup")

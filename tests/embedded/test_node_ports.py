@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, Object, cluster
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.shim_process import Isolation
-from trainyard.embedded.objects import Deletion
 
 ECHO = """
 import socket, sys

@@ -12,8 +12,8 @@ import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
 from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.shim_process import start_shim
-from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

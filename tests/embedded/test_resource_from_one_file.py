@@ -10,14 +10,14 @@ import pytest
 from tests.embedded.kubectl import Cluster, running_cluster
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
 from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
-from trainyard.embedded.resources.table import Resources
+from trainyard.embedded.resources.resource_table import Resources
 
 FILE = '''
 """Widgets, which come in three sizes."""
 
 from trainyard.kube.resources import Resource
-from trainyard.embedded.api_errors import Cause
-from trainyard.embedded.resources.columns import AGE, NAME, Column, at
+from trainyard.embedded.api_errors import StatusCause
+from trainyard.embedded.resources.printer_columns import AGE, NAME, Column, at
 from trainyard.embedded.resources.resource import Object, Present, Served
 
 _SIZES = ("small", "medium", "large")
@@ -37,7 +37,7 @@ class _Widgets(Served):
     def _check(self, widget: Object) -> None:
         size = widget["spec"]["size"]
         if size not in _SIZES:
-            raise self.refused(widget, Cause("spec.size", f"Unsupported value: {size!r}"))
+            raise self.refused(widget, StatusCause("spec.size", f"Unsupported value: {size!r}"))
 
     def schema(self) -> Object:
         size = {"type": "string", "description": "How big it is."}

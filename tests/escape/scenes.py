@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from tests.embedded.node_cluster import Cluster, are_limits_enforced
 from tests.escape.machine import Machine, judge_victim
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.podruntime.log_files import LogLimits
 from trainyard.schema.errors import TrainyardError
 

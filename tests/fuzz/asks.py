@@ -17,7 +17,7 @@ import yaml
 
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated, mutated_bytes, paths, strange
-from trainyard.embedded.apiserver import spdy
+from trainyard.embedded.apiserver.pod_access import spdy
 from trainyard.embedded.resources.resource import Served
 
 Value = Any

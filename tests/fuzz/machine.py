@@ -18,10 +18,10 @@ from tests.fuzz import corpus
 from tests.fuzz.asks import LIVE, Ask, smaller
 from tests.fuzz.runtime import EchoRuntime
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver.app import Api
-from trainyard.embedded.apiserver.door import Door, Limits
-from trainyard.embedded.apiserver.http import Connection
-from trainyard.embedded.apiserver.identity import OWNER, Identity
+from trainyard.embedded.apiserver.auth.request_identity import OWNER, Identity
+from trainyard.embedded.apiserver.http.connection_limits import Door, Limits
+from trainyard.embedded.apiserver.http.http_connection import Connection
+from trainyard.embedded.apiserver.router import Api
 from trainyard.embedded.registry import Registry
 from trainyard.machine.users import User
 

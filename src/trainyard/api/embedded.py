@@ -53,7 +53,7 @@ def findings_of(cluster: RunningCluster) -> dict[str, Any]:
 
 def kubeconfig_of(cluster: RunningCluster, asked: dict[str, Any]) -> dict[str, Any]:
     """The caller's kubeconfig, as the cluster makes it; raises KubeError."""
-    from trainyard.embedded.apiserver.kubeconfigs import PATH
+    from trainyard.embedded.apiserver.auth.kubeconfig_endpoint import PATH
 
     async def ask(client: Client) -> dict[str, Any]:
         request = Request("POST", PATH, json.dumps(asked).encode())

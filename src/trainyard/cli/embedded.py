@@ -30,6 +30,7 @@ from trainyard.embedded.cluster import Cluster, ClusterSettings, run_cluster
 from trainyard.embedded.node.shim_process import ShimHandle
 from trainyard.embedded.scheduler.resource_requests import amount
 from trainyard.embedded.tls_files import TlsFiles
+from trainyard.kube.unix_transport import UnixTransport
 from trainyard.machine.state_folder import Paths
 from trainyard.machine.users import AllowList
 from trainyard.podruntime.log_files import KUBERNETES, LogLimits
@@ -108,7 +109,7 @@ async def _control(
     if is_apart:
         await control_apart(str(cluster.socket), end, is_plain=is_plain, ready=ready)
     else:
-        await control(cluster.server.direct(), end, is_plain=is_plain, ready=ready)
+        await control(UnixTransport(cluster.socket), end, is_plain=is_plain, ready=ready)
 
 
 def _is_plain(cluster: Cluster) -> bool:

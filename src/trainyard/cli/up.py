@@ -155,7 +155,7 @@ def _await_other(paths: Paths) -> RunningCluster | None:
 def _send_certificates(paths: Paths, pipe: int) -> None:
     """Make them here, where there is nothing to do but wait, while the other process imports."""
     with suppress(TrainyardError, OSError), os.fdopen(pipe, "w") as answer:
-        from trainyard.embedded.apiserver import certificates  # imports a slow library
+        from trainyard.embedded.apiserver.auth import certificates  # imports a slow library
 
         answer.write(json.dumps(asdict(certificates.ensure(paths.certificates))))
 

@@ -19,7 +19,7 @@ from trainyard.embedded.extension import (
     Object,
     QueueKinds,
 )
-from trainyard.embedded.resources.table import Resources
+from trainyard.embedded.resources.resource_table import Resources
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared import labels

@@ -9,12 +9,11 @@ import socket
 import ssl
 from pathlib import Path
 
-from trainyard.embedded.apiserver.app import Api
-from trainyard.embedded.apiserver.direct import DirectTransport
-from trainyard.embedded.apiserver.door import Door, Limits
-from trainyard.embedded.apiserver.identity import Authenticate, People
-from trainyard.embedded.apiserver.kubeconfigs import Kubeconfigs
-from trainyard.embedded.apiserver.listening import Listener
+from trainyard.embedded.apiserver.auth.kubeconfig_endpoint import Kubeconfigs
+from trainyard.embedded.apiserver.auth.request_identity import Authenticate, People
+from trainyard.embedded.apiserver.http.connection_limits import Door, Limits
+from trainyard.embedded.apiserver.http.listener import Listener
+from trainyard.embedded.apiserver.router import Api
 from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.service_supervisor import Supervisor
@@ -100,10 +99,6 @@ class ApiServer:
     def give_kubeconfigs(self, port: int, authority: Path, token: str) -> None:
         """From now on everybody gets a kubeconfig of their own for the TLS port."""
         self._api.kubeconfigs = Kubeconfigs(self._people.tokens, port, authority, token)
-
-    def direct(self) -> DirectTransport:
-        """A way in for this process, as its owner."""
-        return DirectTransport(self._api)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

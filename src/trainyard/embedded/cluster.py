@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.embedded import rlimits
 from trainyard.embedded.api_server import ApiServer, ServeError
-from trainyard.embedded.apiserver.identity import People
+from trainyard.embedded.apiserver.auth.request_identity import People
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.controllers.endpoint_controller import EndpointController
 from trainyard.embedded.controllers.housekeeping import Housekeeping
@@ -35,7 +35,7 @@ from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import ShimHandle
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.resources.table import Resources
+from trainyard.embedded.resources.resource_table import Resources
 from trainyard.embedded.scheduler import machine_capacity, resource_requests
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
@@ -243,7 +243,7 @@ async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
     paths = settings.paths
     made = settings.tls
     if made is None:
-        from trainyard.embedded.apiserver import certificates  # imports a slow library
+        from trainyard.embedded.apiserver.auth import certificates  # imports a slow library
 
         made = certificates.ensure(paths.certificates)
     token = ensure_token(paths.token)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import orjson
 
 from trainyard.embedded.resources.resource import Object, Served
-from trainyard.embedded.resources.table import Resources
+from trainyard.embedded.resources.resource_table import Resources
 from trainyard.embedded.storage.journal import Entry, encoded
 from trainyard.schema.problems import REQUIRED, Problem, error
 

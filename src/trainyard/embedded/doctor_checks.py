@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from trainyard.embedded import machine_checks
 from trainyard.embedded.corrupt_objects import CorruptObject, read_rows
 from trainyard.embedded.doctor_findings import DoctorContext, Finding
-from trainyard.embedded.resources.table import Resources
+from trainyard.embedded.resources.resource_table import Resources
 from trainyard.embedded.service_supervisor import SERVICE
+from trainyard.embedded.storage.row_writes import StorageError
 from trainyard.embedded.storage.store import stored_rows
-from trainyard.embedded.storage.writes import StorageError
 from trainyard.machine.ownership import NotOurs, check_folder
 from trainyard.machine.state_folder import record_problem, why_cluster_is_down
 

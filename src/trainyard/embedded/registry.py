@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from trainyard.embedded import metadata
+from trainyard.embedded import object_metadata
 from trainyard.embedded.api_errors import (
     already_exists,
     bad_request,
@@ -24,10 +24,10 @@ from trainyard.embedded.api_errors import (
     no_such_path,
     not_found,
 )
+from trainyard.embedded.cluster_objects import PLAIN, Deletion, Mutation
 from trainyard.embedded.corrupt_objects import CorruptObject, read_rows
-from trainyard.embedded.objects import PLAIN, Deletion, Mutation
 from trainyard.embedded.resources.resource import Served
-from trainyard.embedded.resources.table import Resources
+from trainyard.embedded.resources.resource_table import Resources
 from trainyard.embedded.storage.committer import Change, Committer, Key
 from trainyard.embedded.storage.journal import Entry, Event, Journal, Object, Subscription, encoded
 from trainyard.kube.resources import NAMESPACES
@@ -201,7 +201,7 @@ class Registry:
     ) -> Object:
         """Store a new object (taken over, do not touch it again); returns it completed."""
         served = self._served(resource)
-        key = metadata.complete(served, obj)
+        key = object_metadata.complete(served, obj)
         if self._current(key) is not None or key in self._damaged:
             raise already_exists(resource, key.name)
         self._check_namespace(key)
@@ -234,14 +234,14 @@ class Registry:
             return current.object
         old, wanted = current.object, new["metadata"]
         version = wanted.get("resourceVersion")
-        metadata.check_preconditions(
+        object_metadata.check_preconditions(
             key, wanted.get("uid"), version if version not in ("", "0") else None, old
         )
         if subresource == "status":
             new = {**old, "metadata": {**old["metadata"]}, "status": new.get("status", {})}
         elif served.status and not subresource:
-            metadata.keep(new, old, "status")
-        metadata.retain(served, new, old)
+            object_metadata.keep(new, old, "status")
+        object_metadata.retain(served, new, old)
         if subresource:
             served.prepare_part(subresource, new, old)
         else:
@@ -252,7 +252,7 @@ class Registry:
             new["metadata"]["managedFields"] = old["metadata"]["managedFields"]
         if new == old:
             return old
-        if served.generation and metadata.spec_differs(new, old):
+        if served.generation and object_metadata.spec_differs(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
         if dry_run:
             return new
@@ -269,16 +269,16 @@ class Registry:
         served = self._served(resource)
         key = Key(resource, namespace, name)
         if (damaged := self._damaged.get(key)) is not None and damaged.stub is not None:
-            metadata.check_preconditions(key, how.uid, how.resource_version, damaged.stub)
+            object_metadata.check_preconditions(key, how.uid, how.resource_version, damaged.stub)
             if how.dry_run:
                 return damaged.stub
             return await self._write(key, "DELETED", dict(damaged.stub), None)
         current = self._present(key)
         old = current.object
-        metadata.check_preconditions(key, how.uid, how.resource_version, old)
+        object_metadata.check_preconditions(key, how.uid, how.resource_version, old)
         served.check_delete(name)
         new: Object = orjson.loads(current.raw)
-        metadata.mark_deleted(served, new, how)
+        object_metadata.mark_deleted(served, new, how)
         if how.dry_run or new == old:
             return new
         return await self._write(key, _type(served, new), new, current)
@@ -379,4 +379,4 @@ class Registry:
 
 
 def _type(served: Served, new: Object) -> str:
-    return "DELETED" if metadata.is_released(served, new) else "MODIFIED"
+    return "DELETED" if object_metadata.is_released(served, new) else "MODIFIED"

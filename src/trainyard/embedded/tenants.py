@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.embedded.api_errors import StatusCause
-from trainyard.embedded.objects import Objects
+from trainyard.embedded.cluster_objects import Objects
 from trainyard.kube.embedded_contract import OWNER_UID
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import NAMESPACES

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
-from trainyard.embedded.apiserver import certificates
-from trainyard.embedded.apiserver.door import Limits
-from trainyard.embedded.apiserver.identity import People
+from trainyard.embedded.apiserver.auth import certificates
+from trainyard.embedded.apiserver.auth.request_identity import People
+from trainyard.embedded.apiserver.http.connection_limits import Limits
 from trainyard.embedded.registry import Registry
 
 TOKEN = "a-token-of-some-length"

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.unit.embedded_apiserver.port import TOKEN, Port, head, serving
-from trainyard.embedded.apiserver.identity import People
+from trainyard.embedded.apiserver.auth.request_identity import People
 from trainyard.embedded.user_tokens import UserTokens
 from trainyard.machine.users import AllowList
 

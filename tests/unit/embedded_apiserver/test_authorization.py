@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver.authorization import Rights, Wish, mark
-from trainyard.embedded.apiserver.identity import OWNER, Identity, People
+from trainyard.embedded.apiserver.auth.authorization import Rights, Wish, mark
+from trainyard.embedded.apiserver.auth.request_identity import OWNER, Identity, People
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.tls_files import TokenError
 from trainyard.embedded.user_tokens import UserTokens

@@ -17,8 +17,9 @@ import orjson
 import pytest
 
 from tests.unit.embedded_apiserver.port import Client, serving
-from trainyard.embedded.apiserver import fieldsets, patches, spdy
-from trainyard.embedded.apiserver.websocket import WebSocket
+from trainyard.embedded.apiserver.patch import field_sets, patch_formats
+from trainyard.embedded.apiserver.pod_access import spdy
+from trainyard.embedded.apiserver.pod_access.websocket import WebSocket
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
@@ -155,13 +156,13 @@ async def test_a_query_that_makes_no_sense_is_refused(client: Client, query: str
 async def test_long_lists_are_merged_in_bounded_time(client: Client) -> None:
     items = [{"name": f"v{n}", "value": "x"} for n in range(40_000)]
     started = time.process_time()
-    merged = patches.strategic_merge_patch({"env": list(items)}, {"env": list(items)})
+    merged = patch_formats.strategic_merge_patch({"env": list(items)}, {"env": list(items)})
     assert len(merged["env"]) == 40_000
     target = {"spec": {"containers": items}}
-    fields = fieldsets.applied(target, custom=False)
-    changed, removed = fieldsets.compare({"spec": {}}, target, custom=False)
-    assert list(fieldsets.common(fields, fieldsets.minus(changed, removed)))
-    fieldsets.remove(target, fields, {})
+    fields = field_sets.applied(target, custom=False)
+    changed, removed = field_sets.compare({"spec": {}}, target, custom=False)
+    assert list(field_sets.common(fields, field_sets.minus(changed, removed)))
+    field_sets.remove(target, fields, {})
     assert target == {}
     assert time.process_time() - started < ENOUGH_SECONDS
 

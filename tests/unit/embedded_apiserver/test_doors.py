@@ -12,9 +12,9 @@ import pytest
 
 from tests.unit.kinds import manifests as m
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver.app import Api
-from trainyard.embedded.apiserver.identity import OWNER
-from trainyard.embedded.apiserver.messages import Request, Response
+from trainyard.embedded.apiserver.auth.request_identity import OWNER
+from trainyard.embedded.apiserver.http.http_messages import Request, Response
+from trainyard.embedded.apiserver.router import Api
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.registry import Registry

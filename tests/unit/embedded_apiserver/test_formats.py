@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver import fieldsets
-from trainyard.embedded.apiserver.protobuf import decode
-from trainyard.embedded.apiserver.shapes import Shape
-from trainyard.embedded.apiserver.spdy import DICTIONARY
+from trainyard.embedded.apiserver.patch import field_sets
+from trainyard.embedded.apiserver.pod_access.spdy import DICTIONARY
+from trainyard.embedded.apiserver.requests.protobuf_decoding import decode
+from trainyard.embedded.apiserver.requests.representation import Shape
 from trainyard.embedded.resources.resource import Served
 from trainyard.kube.errors import ApiError
 
@@ -170,7 +170,7 @@ POD = {
 
 
 def test_the_fields_of_a_pod() -> None:
-    fields = fieldsets.applied(POD, custom=False)
+    fields = field_sets.applied(POD, custom=False)
     container = {".": {}, "f:name": {}, "f:image": {}, "f:args": {}}
     assert fields["f:metadata"]["f:labels"] == {"f:a": {}}
     assert fields["f:metadata"]["f:finalizers"] == {'v:"x/y"': {}}
@@ -181,11 +181,11 @@ def test_the_fields_of_a_pod() -> None:
 
 
 def test_lists_of_custom_kinds_are_owned_as_a_whole() -> None:
-    fields = fieldsets.applied({"spec": POD["spec"]}, custom=True)
+    fields = field_sets.applied({"spec": POD["spec"]}, custom=True)
     assert fields == {"f:spec": {"f:containers": {}, "f:tolerations": {}}}
 
 
 def test_removing_an_item_removes_the_list_that_is_empty_without_it() -> None:
     obj = {"spec": {"containers": [{"name": "c"}]}, "data": {"a": 1}}
-    fieldsets.remove(obj, {"f:spec": {"f:containers": {'k:{"name":"c"}': {}}}}, {})
+    field_sets.remove(obj, {"f:spec": {"f:containers": {'k:{"name":"c"}': {}}}}, {})
     assert obj == {"data": {"a": 1}}

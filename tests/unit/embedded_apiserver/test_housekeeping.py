@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.controllers.housekeeping import (
     EVENT_SECONDS,
     MAX_EVENTS,
     MAX_SURPLUS_EVENTS,
     Housekeeping,
 )
-from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.kube.errors import NotFound
 

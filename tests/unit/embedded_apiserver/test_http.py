@@ -115,7 +115,7 @@ async def test_a_socket_lies_in_its_folder_however_deep_that_is(tmp_path: Path) 
 
 
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    from trainyard.embedded.apiserver import certificates
+    from trainyard.embedded.apiserver.auth import certificates
 
     made = certificates.ensure(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -127,7 +127,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 async def test_certificates_are_kept_and_private(tmp_path: Path) -> None:
-    from trainyard.embedded.apiserver import certificates
+    from trainyard.embedded.apiserver.auth import certificates
 
     first = certificates.ensure(tmp_path)
     before = first.certificate.read_bytes()

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.embedded_apiserver.port import Client, serving
 from tests.unit.embedded_apiserver.test_decoding import APPLY, JOB, JOBS, JSON, MAPS, MERGE, PODS
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver.fieldmanagers import Update
+from trainyard.embedded.apiserver.patch.field_managers import Update
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.store import Store
 

@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.embedded.apiserver.patches import json_patch, merge_patch, strategic_merge_patch
+from trainyard.embedded.apiserver.patch.patch_formats import (
+    json_patch,
+    merge_patch,
+    strategic_merge_patch,
+)
 from trainyard.kube.errors import ApiError
 
 JSON = st.recursive(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.resources import pods
-from trainyard.embedded.resources.pod_spec_cache import ValidSpecs, spec_key
+from trainyard.embedded.resources.pod.pod_spec_cache import ValidSpecs, spec_key
+from trainyard.embedded.resources.served import pods_resource
 
 Object = dict[str, Any]
 _ODD: tuple[Any, ...] = (
@@ -85,7 +85,7 @@ def _variants() -> Iterator[tuple[str, Object]]:
 
 
 def _judged(pod: Object) -> tuple[Any, ...]:
-    obj, *others = pods.SERVED.judge(copy.deepcopy(pod), None)
+    obj, *others = pods_resource.SERVED.judge(copy.deepcopy(pod), None)
     return (obj, *map(list, others))
 
 
@@ -97,7 +97,7 @@ def emptied_cache(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def _empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "_VALID_SPECS", ValidSpecs())
+    monkeypatch.setattr(pods_resource, "_VALID_SPECS", ValidSpecs())
 
 
 def test_a_pod_is_judged_the_same_after_one_with_the_same_key(

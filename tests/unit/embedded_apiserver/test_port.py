@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from tests.unit.embedded_apiserver.port import LIMIT_SECONDS, Port, head, serving
-from trainyard.embedded.apiserver.door import Limits
+from trainyard.embedded.apiserver.http.connection_limits import Limits
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 BODY = b'{"metadata":{"generateName":"m-"}}'
@@ -63,7 +63,7 @@ async def test_who_says_nothing_after_connecting_is_sent_away(hasty: Port) -> No
 async def test_a_connection_that_never_becomes_secure_is_closed(
     port: Port, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
-    monkeypatch.setattr("trainyard.embedded.apiserver.listening._HANDSHAKE_SECONDS", 0.5)
+    monkeypatch.setattr("trainyard.embedded.apiserver.http.listener._HANDSHAKE_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.1", port.number)) as silent:
         silent.settimeout(60)
         silent.sendall(data)
@@ -168,7 +168,7 @@ async def test_all_requests_sent_ahead_are_answered_in_their_order(port: Port) -
 async def test_a_watcher_that_reads_nothing_is_cut_off(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainyard.embedded.apiserver.http._DRAIN_SECONDS", 0.5)
+    monkeypatch.setattr("trainyard.embedded.apiserver.http.http_connection._DRAIN_SECONDS", 0.5)
     async with port.unix() as watcher:
         watcher.send(head("GET", f"{MAPS}?watch=1"))
         await watcher.reader.readuntil(b"\r\n\r\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.journal import Subscription
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound

@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver.selectors import field_predicate, label_predicate, selected_name
+from trainyard.embedded.apiserver.requests.list_selectors import (
+    field_predicate,
+    label_predicate,
+    selected_name,
+)
 from trainyard.kube.errors import Invalid
 
 

@@ -17,8 +17,8 @@ import pytest
 from tests.small_disk import on_small_disk
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.registry import Registry
+from trainyard.embedded.storage.row_writes import StorageError, Write
 from trainyard.embedded.storage.store import Store
-from trainyard.embedded.storage.writes import StorageError, Write
 
 WRITER = """
 import asyncio, sys
@@ -138,7 +138,7 @@ import asyncio, os, sys
 from pathlib import Path
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.store import Store
-from trainyard.embedded.storage.writes import DiskFull
+from trainyard.embedded.storage.row_writes import DiskFull
 
 ballast = open(sys.argv[1] + "/ballast", "wb", buffering=0)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainyard.embedded.node.volumes import host_folders
-from trainyard.embedded.resources import pods
+from trainyard.embedded.resources.served import pods_resource
 from trainyard.kinds.shared.pods.pod_template_rules import check_template
 
 NUL = "\0"
@@ -85,7 +85,10 @@ def test_a_template_with_such_a_path_is_refused(spec: dict[str, Any], wanted: st
 
 @pytest.mark.parametrize(("spec", "wanted"), CASES, ids=IDS)
 def test_a_pod_with_such_a_path_is_refused(spec: dict[str, Any], wanted: str) -> None:
-    texts = [problem.detail for problem in pods.SERVED.rules({"metadata": {}, "spec": spec}, None)]
+    texts = [
+        problem.detail
+        for problem in pods_resource.SERVED.rules({"metadata": {}, "spec": spec}, None)
+    ]
     assert any(wanted in text for text in texts), texts
 
 

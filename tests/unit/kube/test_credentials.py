@@ -15,7 +15,7 @@ import pytest
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded import tls_files
 from trainyard.embedded.api_server import ApiServer
-from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.apiserver.auth import certificates
 from trainyard.embedded.registry import Registry
 from trainyard.kube import credentials
 from trainyard.kube.client import Client

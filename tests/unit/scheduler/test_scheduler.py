@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings

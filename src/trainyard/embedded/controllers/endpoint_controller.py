@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from trainyard.embedded.cluster_objects import Deletion, Objects
 from trainyard.embedded.controllers import endpoint_slices as objects
-from trainyard.embedded.objects import Deletion, Objects
 from trainyard.embedded.service_endpoints import (
     CONTROLLER_LABEL,
     EndpointIndex,

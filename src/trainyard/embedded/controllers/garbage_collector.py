@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import Any
 
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.metadata import FOREGROUND, ORPHAN
-from trainyard.embedded.objects import Deletion
+from trainyard.embedded.cluster_objects import Deletion
+from trainyard.embedded.object_metadata import FOREGROUND, ORPHAN
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor
 from trainyard.embedded.storage.committer import Key

@@ -7,10 +7,10 @@ import time
 from contextlib import suppress
 
 from trainyard.embedded import malloc_trim
+from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.controllers.garbage_collector import GarbageCollector
-from trainyard.embedded.objects import Deletion
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.resources.serviceaccounts import SERVICE_ACCOUNTS
+from trainyard.embedded.resources.served.serviceaccounts_resource import SERVICE_ACCOUNTS
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Entry, Event, Object
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.embedded.clock import now_text
+from trainyard.embedded.cluster_objects import Deletion, Objects
 from trainyard.embedded.disruption_target import with_disruption_target
-from trainyard.embedded.objects import Deletion, Objects
 from trainyard.embedded.scheduler.node_info import PodEntry
 from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
 from trainyard.embedded.scheduler.resource_requests import PODS, format_amount, total

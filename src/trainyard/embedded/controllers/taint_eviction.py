@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from trainyard.embedded.cluster_objects import Deletion, Objects
 from trainyard.embedded.disruption_target import with_disruption_target
-from trainyard.embedded.objects import Deletion, Objects
 from trainyard.embedded.scheduler.node_filters import tolerates
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+from trainyard.embedded.cluster_objects import Objects
 from trainyard.embedded.kubelet_api import UsageSample
 from trainyard.embedded.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.embedded.node.containers import (
@@ -37,7 +38,6 @@ from trainyard.embedded.node.pods.pod_resources import NodeContext, delete_old_f
 from trainyard.embedded.node.pods.pod_status import ENDED, observed_pids
 from trainyard.embedded.node.pods.pod_worker import PodWorker
 from trainyard.embedded.node.pods.unsupported_fields import unsupported_in_service
-from trainyard.embedded.objects import Objects
 from trainyard.embedded.service_supervisor import FatalError, RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event
 from trainyard.podruntime import log_files, protocol

@@ -14,14 +14,14 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainyard.embedded.api_errors import StatusCause, invalid, no_such_path
-from trainyard.embedded.resources.columns import AGE, NAME, Column
+from trainyard.embedded.resources.printer_columns import AGE, NAME, Column
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.object_names import is_dns_subdomain
 from trainyard.schema.problems import REQUIRED, Problem
 
 if TYPE_CHECKING:
-    from trainyard.embedded.resources.shape import Shape
+    from trainyard.embedded.resources.decoding import Shape
 
 Object = dict[str, Any]
 Present = Callable[[], Iterable[Object]]
@@ -131,7 +131,7 @@ class Served:
 
     def decoded(self, obj: Object) -> Shape:
         """An object (taken over) as its types hold it."""
-        from trainyard.embedded.resources.shape import shape
+        from trainyard.embedded.resources.decoding import shape
 
         return shape(obj, self.definition)
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.objects import Objects
+from trainyard.embedded.cluster_objects import Objects
 from trainyard.embedded.scheduler import node_filters
 from trainyard.embedded.scheduler.gangs import RESOURCES, GangIndex
 from trainyard.embedded.scheduler.machine_capacity import Capacity

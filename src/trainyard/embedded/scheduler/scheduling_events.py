@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.objects import Objects
+from trainyard.embedded.cluster_objects import Objects
 from trainyard.kube.resources import EVENTS
 from trainyard.schema.errors import TrainyardError
 

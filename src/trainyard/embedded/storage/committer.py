@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainyard.embedded.storage.journal import Entry
-from trainyard.embedded.storage.writes import StorageError, Write
+from trainyard.embedded.storage.row_writes import StorageError, Write
 
 if TYPE_CHECKING:
     from trainyard.embedded.storage.store import Store

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from trainyard.embedded.storage.reserve import RESERVED_BYTES, Reserve
-from trainyard.embedded.storage.writes import DiskFull, StorageError, Write
+from trainyard.embedded.storage.disk_reserve import RESERVED_BYTES, Reserve
+from trainyard.embedded.storage.row_writes import DiskFull, StorageError, Write
 
 _FORMAT = 1
 """Stored as SQLite's user_version; a newer number means a newer trainyard wrote the file."""

@@ -17,11 +17,11 @@ from decimal import ROUND_CEILING
 from typing import Any
 
 from trainyard.embedded import tenants
+from trainyard.embedded.cluster_objects import Objects
 from trainyard.embedded.node.containers.inherited_environment import inherited_variables
 from trainyard.embedded.node.network.service_environment import ServiceEnvironment
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
-from trainyard.embedded.objects import Objects
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.pods import pod_contract
 from trainyard.kube.errors import NotFound

@@ -13,11 +13,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from trainyard.embedded.cluster_objects import Objects
 from trainyard.embedded.kubelet_api import KubeletApi, PodConnection
 from trainyard.embedded.node.network import nodeport_access
 from trainyard.embedded.node.network.hosts_files import DOMAIN, ServiceNames
-from trainyard.embedded.objects import Objects
-from trainyard.embedded.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
+from trainyard.embedded.resources.served.services_resource import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.embedded.service_endpoints import (
     EndpointIndex,
     Key,

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.embedded.clock import now_text
+from trainyard.embedded.cluster_objects import Deletion, Objects
 from trainyard.embedded.node.pods import pod_status
 from trainyard.embedded.node.pods.pod_status import ContainerRun
-from trainyard.embedded.objects import Deletion, Objects
 from trainyard.kube.errors import NotFound
 from trainyard.schema.errors import TrainyardError
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainyard.embedded import tenants
+from trainyard.embedded.cluster_objects import Objects
 from trainyard.embedded.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.embedded.node.containers import cgroups, gpus, start_request
 from trainyard.embedded.node.containers.container_environment import (
@@ -33,7 +34,6 @@ from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.node.volumes import folder_acl, pod_volumes, tree_removal
 from trainyard.embedded.node.volumes.host_folders import ensure_folder, path_component
 from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
-from trainyard.embedded.objects import Objects
 from trainyard.kinds.shared import child_names
 from trainyard.podruntime import log_reader, protocol
 from trainyard.schema.dataclass import dataclass

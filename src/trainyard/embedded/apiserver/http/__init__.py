@@ -1,0 +1,1 @@
+"""HTTP/1.1: connections, their limits, and the messages that handlers see."""

@@ -1,0 +1,1 @@
+"""Patch formats, and server-side apply with its field managers."""

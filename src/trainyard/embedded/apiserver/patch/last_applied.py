@@ -1,0 +1,53 @@
+"""The annotation by which kubectl's client-side apply knows what it applied last.
+
+As in a kube-apiserver, kubectl's server-side apply may change what its client-side one has set,
+and keeps the annotation, so that one can go back to the other.
+"""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+
+from trainyard.embedded.apiserver.patch import field_sets
+from trainyard.embedded.apiserver.patch.field_sets import Fields
+from trainyard.embedded.resources.metadata_rules import MOST_ANNOTATIONS, annotations_size
+from trainyard.embedded.resources.resource import Object
+
+_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def fields(live: Object, *, custom: bool) -> Fields:
+    """What was applied, and has the same value still."""
+    text = (live["metadata"].get("annotations") or {}).get(_ANNOTATION, "")
+    try:
+        found = orjson.loads(text)
+        if found["apiVersion"] != live["apiVersion"]:
+            return {}
+        part, present = (field_sets.owned_part(each, status=False) for each in (found, live))
+        changed, removed = field_sets.compare(part, present, custom=custom)
+        applied = field_sets.applied(part, custom=custom)
+    except (ValueError, TypeError, KeyError, AttributeError):  # anybody may write annotations
+        return {}
+    return field_sets.minus(field_sets.minus(applied, changed), removed)
+
+
+def keep(merged: Object, wanted: Object) -> None:
+    """Let the annotation, where there is one, say what was applied now."""
+    metadata = merged["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if _ANNOTATION not in annotations:
+        return
+    given = {**wanted["metadata"]}
+    own = given.get("annotations") or {}
+    given["annotations"] = {key: own[key] for key in own if key != _ANNOTATION}
+    text = json.dumps(
+        {**wanted, "metadata": given},
+        separators=(",", ":"),
+        sort_keys=True,
+        ensure_ascii=False,
+    )
+    metadata["annotations"] = {**annotations, _ANNOTATION: f"{text}\n"}
+    if annotations_size(metadata) > MOST_ANNOTATIONS:
+        metadata["annotations"].pop(_ANNOTATION)

@@ -1,0 +1,1 @@
+"""Logs, commands, ports and eviction of pods, with the protocols of their streams."""

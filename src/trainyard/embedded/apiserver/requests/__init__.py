@@ -1,0 +1,1 @@
+"""What requests on objects mean: targets, bodies, options, verbs and answers."""

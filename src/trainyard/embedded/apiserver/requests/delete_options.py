@@ -1,0 +1,72 @@
+"""How an object is to be deleted: DeleteOptions, of a body or of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.embedded.api_errors import StatusCause, bad_request
+from trainyard.embedded.apiserver.requests import object_admission
+from trainyard.embedded.apiserver.requests import write_options as write_options
+from trainyard.embedded.apiserver.requests.request_limits import shortened
+from trainyard.embedded.cluster_objects import Deletion
+from trainyard.embedded.storage.journal import Object
+
+_PROPAGATIONS = (None, "Background", "Foreground", "Orphan")
+_MOST_DIGITS = 18
+_KIND = "DeleteOptions"
+
+
+def read(options: Any, query: Mapping[str, str]) -> Deletion:
+    """The options of a request, those of its body before those of its query, whose `dryRun` has
+    been looked at."""
+    if not isinstance(options, dict):
+        raise bad_request("the options of a deletion are not an object")
+    if (kind := options.get("kind")) not in (None, "", _KIND):
+        raise bad_request(f"a {shortened(str(kind))} in place of {_KIND}")
+    options = object_admission.checked(options, _KIND)
+    write_options.refuse(_KIND, _causes(options, query))
+    orphans = options.get("orphanDependents") or _says_yes(query)
+    propagation = options.get("propagationPolicy") or query.get("propagationPolicy")
+    if propagation is None and orphans:
+        propagation = "Orphan"
+    wanted = options.get("preconditions") or {}
+    return Deletion(
+        _grace_seconds(options, query),
+        wanted.get("uid"),
+        wanted.get("resourceVersion"),
+        propagation,
+        bool(options.get("dryRun")) or query.get("dryRun") == "All",
+    )
+
+
+def _says_yes(query: Mapping[str, str]) -> bool:
+    """As Kubernetes reads a boolean of a query: what is there and does not deny is one."""
+    return query.get("orphanDependents", "false").lower() not in ("0", "false")
+
+
+def _causes(options: Object, query: Mapping[str, str]) -> list[StatusCause]:
+    """What is well-formed and still wrong."""
+    propagation = options.get("propagationPolicy", query.get("propagationPolicy"))
+    orphans = options.get("orphanDependents", query.get("orphanDependents"))
+    given = options.get("dryRun") or []
+    causes = write_options.dry_run_causes([("dryRun", each) for each in given])
+    if propagation not in _PROPAGATIONS:
+        text = f"Unsupported value: {shortened(str(propagation))!r}"
+        causes.append(StatusCause("propagationPolicy", text))
+    elif propagation is not None and orphans is not None:
+        text = "Invalid value: orphanDependents and propagationPolicy cannot both be set"
+        causes.append(StatusCause("propagationPolicy", text))
+    return causes
+
+
+def _grace_seconds(options: Object, query: Mapping[str, str]) -> int | None:
+    found: int | None = options.get("gracePeriodSeconds")
+    text = query.get("gracePeriodSeconds")
+    if found is not None or text is None:
+        return found
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        told = f"gracePeriodSeconds must be a number of seconds, not {shortened(text)!r}"
+        raise bad_request(told)
+    return int(text)

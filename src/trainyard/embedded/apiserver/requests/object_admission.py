@@ -1,0 +1,143 @@
+"""What an object must pass before it is stored: names, and what its resource says of it.
+
+Field validation is Kubernetes' own: Strict refuses unknown and duplicate fields, Warn drops them
+with a warning, Ignore drops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.embedded.api_errors import (
+    StatusCause,
+    bad_request,
+    invalid,
+    malformed,
+    status_causes,
+)
+from trainyard.embedded.apiserver.http.http_messages import Request
+from trainyard.embedded.apiserver.patch.patch_formats import APPLY_PATCH
+from trainyard.embedded.apiserver.requests.request_limits import MAX_CAUSES, shortened
+from trainyard.embedded.object_metadata import spec_differs
+from trainyard.embedded.resources.decoding import shape
+from trainyard.embedded.resources.metadata_rules import metadata_problems
+from trainyard.embedded.resources.resource import Object, Served
+from trainyard.schema.dataclass import dataclass
+from trainyard.schema.problems import REQUIRED, Problem
+
+_WITH_STATUS = ("apiVersion", "kind", "metadata", "status")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldValidation:
+    """What to do about fields that nobody knows."""
+
+    mode: str
+    found: Sequence[str] = ()
+    """What was noted when the body was read: keys that it has twice."""
+    is_patch: bool = False
+    """A change of what is there, not a configuration that is applied."""
+
+    @classmethod
+    def of(cls, request: Request, found: Sequence[str]) -> FieldValidation:
+        """As the request asks; Warn is the default, as in Kubernetes since 1.25."""
+        mode = request.query.get("fieldValidation") or "Warn"
+        is_patch = request.method == "PATCH" and request.media_type != APPLY_PATCH
+        return cls(mode, found, is_patch)
+
+    def settle(self, served: Served, obj: Object, unknown: Sequence[Problem]) -> list[str]:
+        """Refuse the request, or return the warnings about unknown and duplicate fields."""
+        notes = [*self.found, *(f"unknown field {_quoted(problem)}" for problem in unknown)]
+        if notes and self.mode == "Strict":
+            told = f"strict decoding error: {', '.join(notes[:MAX_CAUSES])}"
+            raise (
+                served.refused(obj, StatusCause("patch", told))
+                if self.is_patch
+                else bad_request(told)
+            )
+        return notes if self.mode == "Warn" else []
+
+
+def create(
+    served: Served, obj: Object, validation: FieldValidation, old: Object | None = None
+) -> tuple[Object, list[str]]:
+    """The object as it will be stored, and warnings; raises Invalid with every problem."""
+    verdict = served.judge(obj, old)
+    if verdict.malformed:
+        raise malformed(served.resource, obj, verdict.malformed, is_patch=validation.is_patch)
+    notes = validation.settle(served, obj, verdict.unknown)
+    _refuse(served, obj, [*metadata_problems(served, obj), *verdict.errors])
+    return verdict.obj, [*notes, *verdict.warnings]
+
+
+def update(
+    served: Served, obj: Object, old: Object, validation: FieldValidation, status_only: bool
+) -> tuple[Object, list[str]]:
+    """As `create`, for a new version of `old`.
+
+    What was stored although it is invalid can still get a status and lose a finalizer.
+    """
+    if not status_only and spec_differs(obj, old):
+        return create(served, obj, validation, old)
+    # Of what else a client sends along with a status nothing is kept.
+    found = served.decoded({k: obj[k] for k in _WITH_STATUS if k in obj} if status_only else obj)
+    if found.malformed:
+        raise malformed(served.resource, obj, found.malformed, is_patch=validation.is_patch)
+    problems = metadata_problems(served, obj)
+    if status_only:
+        problems += [problem for problem in found.errors if problem.path[0] == "status"]
+        problems += served.status_rules(found.obj)
+    _refuse(served, obj, problems)
+    return found.obj, validation.settle(served, obj, found.unknown)
+
+
+def applied(served: Served, obj: Object) -> Object:
+    """A configuration to apply, which need not be whole; raises BadRequest.
+
+    An unknown field is refused however fields are validated: nobody could own it.
+    """
+    found = served.decoded(served.stored(obj))
+    if found.malformed:
+        raise malformed(served.resource, obj, found.malformed)
+    pruned, unknown = served.pruned(found.obj)
+    wrong = [f".{each.where}: field not declared in schema" for each in (*found.unknown, *unknown)]
+    if served.custom:
+        wrong += [f".{each.detail}" for each in found.errors if each.message != REQUIRED]
+    if wrong:
+        listed = ", ".join(wrong)
+        metadata, version = obj["metadata"], served.resource.api_version
+        what = f"{metadata.get('namespace', '')}/{metadata['name']}; {version}, Kind={served.kind}"
+        raise bad_request(f"failed to create typed patch object ({what}): {listed}")
+    return {**pruned, "metadata": obj["metadata"]} if served.custom else obj
+
+
+def checked(value: object, definition: str, *, is_patch: bool = False) -> Object:
+    """What a subresource is sent, by one of the official definitions; raises BadRequest, and
+    Invalid of what a patch makes of it."""
+    if not isinstance(value, dict):
+        raise bad_request(f"the {definition} is not an object")
+    found = shape(value, definition)
+    if problems := [*found.malformed, *found.errors]:
+        listed = ", ".join(problem.detail for problem in problems)
+        told = f"it cannot be handled as a {definition}: {listed}"
+        raise (
+            invalid(definition, "", "", [StatusCause("patch", told)])
+            if is_patch
+            else bad_request(told)
+        )
+    return found.obj
+
+
+def _quoted(problem: Problem) -> str:
+    hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
+    return f'"{problem.where}"{hint}'
+
+
+def _refuse(served: Served, obj: Object, problems: Sequence[Problem]) -> None:
+    if problems:
+        metadata = obj["metadata"] if isinstance(obj.get("metadata"), dict) else {}
+        name = metadata.get("name") or metadata.get("generateName") or ""
+        found = status_causes(problems[:MAX_CAUSES])
+        if len(problems) > MAX_CAUSES:
+            found.append(StatusCause("", f"and {len(problems) - MAX_CAUSES} more problems"))
+        raise invalid(served.kind, served.resource.group, shortened(str(name)), found)

@@ -1,0 +1,1 @@
+"""Parts of the resource pods: defaults, admission, protobuf, ephemeral containers."""
