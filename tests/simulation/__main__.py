@@ -23,7 +23,7 @@ from tests.simulation.tally import Tally
 
 
 class Trace:
-    """The diary of one run, in an open file."""
+    """The reconcile log of one run, in an open file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.write = file.write
@@ -36,7 +36,9 @@ def main(arguments: list[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--seed", type=int, metavar="N", help="play this run")
     parser.add_argument("--runs", type=int, default=100, metavar="N", help="play N new ones")
-    parser.add_argument("--trace", type=Path, metavar="FILE", help="write a diary of the run")
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write the reconcile log of the run"
+    )
     parser.add_argument("--shrink", action="store_true", help="if it fails, find out what it takes")
     parser.add_argument("--without", default="", metavar="ELEMENTS", help="leave these out of it")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="decide recorded passes anew")
@@ -50,7 +52,7 @@ def main(arguments: list[str]) -> int:
     if failed and options.shrink:
         small = shrink(options.seed, without)
         assert small is not None
-        if options.trace:  # the diary of the small run is the one to read
+        if options.trace:  # the log of the small run is the one to read
             with suppress(Violation):
                 _simulate(options.seed, small.without, options.trace)
         print(small)
@@ -72,7 +74,7 @@ def _simulate(seed: int, without: tuple[str, ...], trace: Path | None) -> Report
     if trace is None:
         return simulate(seed, without=without)
     with trace.open("wb") as file:
-        return simulate(seed, without=without, diary=Trace(file))
+        return simulate(seed, without=without, sink=Trace(file))
 
 
 def _play_new(runs: int) -> int:

@@ -127,18 +127,18 @@ class Checkers:
         controller = self._leader()
         if controller is None:
             return {}
-        hearing, meta = ReportRouter(controller), pod["metadata"]
+        router, meta = ReportRouter(controller), pod["metadata"]
         owner = meta["ownerReferences"][0]
         job = JOB_KINDS[owner["kind"]].plural, meta["namespace"], owner["name"]
-        subject = hearing.subject(*job, meta["name"]) if hearing.is_working else None
+        subject = router.find_job(*job, meta["name"]) if router.is_working else None
         if subject is None or subject.ended or not subject.has_pod:
             return {}
         if self._rng.random() < self._trouble:
             junk = self._rng.choice(({"stage": "over"}, {**trial.told, "pairs": [{}] * 3}))
             with contextlib.suppress(BadReport):
-                hearing.hear(subject.uid, meta["name"], {"nodeCheck": junk})
+                router.receive(subject.uid, meta["name"], {"nodeCheck": junk})
                 self._fail(f"{junk} was taken in")
-        return dict(hearing.hear(subject.uid, meta["name"], {"nodeCheck": dict(trial.told)}))
+        return dict(router.receive(subject.uid, meta["name"], {"nodeCheck": dict(trial.told)}))
 
 
 def _is_tested(pod: Obj) -> bool:

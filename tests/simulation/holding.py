@@ -144,13 +144,13 @@ class Holders:
         controller = self._leader()
         if controller is None or held.is_over:
             return
-        hearing, meta = ReportRouter(controller), pod["metadata"]
+        router, meta = ReportRouter(controller), pod["metadata"]
         held.answered_at = self._loop.time()
-        if not hearing.is_working:
+        if not router.is_working:
             return
         owner = meta["ownerReferences"][0]
         job = JOB_KINDS[owner["kind"]].plural, meta["namespace"], owner["name"]
-        subject = hearing.subject(*job, meta["name"])
+        subject = router.find_job(*job, meta["name"])
         if subject is None:
             return
         if subject.ended or not subject.has_pod:
@@ -164,7 +164,7 @@ class Holders:
             "seconds": self._loop.time() - held.ended_at if held.code is not None else 0.0,
             "message": held.words,
         }
-        answer = hearing.hear(subject.uid, meta["name"], {"hold": report})
+        answer = router.receive(subject.uid, meta["name"], {"hold": report})
         if answer:
             held.wanted, held.start = answer["wanted"], answer["start"]
             if held.start > held.attempt and held.code is None:

@@ -81,7 +81,7 @@ class Reporters(Observer):
         if work := self._work(pod["metadata"]["uid"]):
             status["work"] = work
         uid, name = owner_uid(pod), pod["metadata"]["name"]
-        controller.reports.hear(uid, name, {"trainerStatus": status})
+        controller.reports.receive(uid, name, {"trainerStatus": status})
 
     def _observe(self, pod: Obj, controller: Controller) -> None:
         """What the observer in a pod says of its rank; most of a job do the same for a while."""
@@ -115,7 +115,7 @@ class Reporters(Observer):
             told[rng.choice(list(told))] = rng.choice((None, [1], [[1, 2, 3]], {}, "?", -1, True))
         with contextlib.suppress(BadReport):
             sent: object = told if rng.random() < 0.99 else [told]
-            controller.reports.hear(uid, meta["name"], {"observation": sent})
+            controller.reports.receive(uid, meta["name"], {"observation": sent})
 
     def _arrived(self, rank: int) -> Obj:
         """When it came to its collectives, by a clock of its own; rank 1 is late now and then."""

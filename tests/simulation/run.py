@@ -69,60 +69,60 @@ class Report:
 
 
 def simulate(
-    seed: int, *, without: Collection[str] = (), diary: Sink | None = None, replayable: bool = False
+    seed: int, *, without: Collection[str] = (), sink: Sink | None = None, replayable: bool = False
 ) -> Report:
     """Run one seed to its end; raises `Violation`, with the seed in its text.
 
-    `without` leaves elements of the scenario out; `diary` is told of every pass, `replayable` in
-    full.
+    `without` leaves elements of the scenario out; `sink` takes in the log of every reconcile,
+    `replayable` in full.
     """
     logging.getLogger("trainyard").setLevel(logging.CRITICAL)
     with virtual_loop() as loop:
         written: ReconcileLog | None = None
-        if diary is not None:
-            written = ReconcileLog(diary, lambda: round(loop.time(), 6), replayable=replayable)
+        if sink is not None:
+            written = ReconcileLog(sink, lambda: round(loop.time(), 6), replayable=replayable)
         run = Run(draw(seed).without(without), loop, written)
         try:
             loop.run_until_complete(run.play())
         except (Violation, StuckError) as violation:
             if written:
-                written.happened("violation", text=str(violation))
+                written.log_incident("violation", text=str(violation))
             raise Violation(f"seed {seed}: {violation}") from None
         return run.report
 
 
 class Listener(ReconcileLog):
-    """The diary of every pass: the monitor judges what it tells; `written` keeps it, if at all."""
+    """Has the monitor judge every reconcile; `written` keeps the log, if there is to be one."""
 
     def __init__(self, monitor: Monitor, written: ReconcileLog | None) -> None:
         self._monitor = monitor
         self._written = written
 
-    def begin(self, settings: OperatorSettings) -> None:
-        """See Diary."""
+    def start(self, settings: OperatorSettings) -> None:
+        """See ReconcileLog."""
         if self._written:
-            self._written.begin(settings)
+            self._written.start(settings)
 
-    def decided(
+    def log_decision(
         self, job: JobRecord, observed: Observed, now: datetime, answer: Plan | Exception
     ) -> None:
-        """See Diary."""
+        """See ReconcileLog."""
         if self._written:
-            self._written.decided(job, observed, now, answer)
+            self._written.log_decision(job, observed, now, answer)
         if isinstance(answer, Plan) and job.kind.is_viewer:
             self._monitor.shown(Shown.of(dict(job.raw), observed, answer))
         elif isinstance(answer, Plan):
             self._monitor.told(Told.of(dict(job.raw), observed, answer, now))
 
-    def did(self, job: JobRecord, what: str, ended: str) -> None:
-        """See Diary."""
+    def log_request(self, job: JobRecord, what: str, ended: str) -> None:
+        """See ReconcileLog."""
         if self._written:
-            self._written.did(job, what, ended)
+            self._written.log_request(job, what, ended)
 
-    def ended(self, key: JobKey, how: str) -> None:
-        """See Diary."""
+    def log_end(self, key: JobKey, how: str) -> None:
+        """See ReconcileLog."""
         if self._written:
-            self._written.ended(key, how)
+            self._written.log_end(key, how)
 
 
 class Process(NamedTuple):
@@ -146,11 +146,14 @@ class Run:
     """A scenario being played."""
 
     def __init__(
-        self, scenario: Scenario, loop: asyncio.AbstractEventLoop, diary: ReconcileLog | None
+        self,
+        scenario: Scenario,
+        loop: asyncio.AbstractEventLoop,
+        reconcile_log: ReconcileLog | None,
     ) -> None:
         self.scenario = scenario
         self.loop = loop
-        self.diary = diary
+        self.reconcile_log = reconcile_log
         self.clock = WallClock(loop)
         self.rng = random.Random(scenario.seed ^ 0x5EED)
         self.server = ModelServer(self.clock, random.Random(scenario.seed ^ 0xA11))
@@ -214,8 +217,8 @@ class Run:
         checking = self.checkers and self.loop.create_task(self.checkers.run(FAULTS_END))
         for step in self.scenario.numbered.values():
             await self._sleep_until(step.at)
-            if self.diary:
-                self.diary.happened(step.what, argument=step.argument)
+            if self.reconcile_log:
+                self.reconcile_log.log_incident(step.what, argument=step.argument)
             with contextlib.suppress(Refused):
                 getattr(self, f"step_{step.what}")(step.argument)
         await self._sleep_until(FAULTS_END)
@@ -379,9 +382,9 @@ class Run:
         client = Client(wire, jitter=jitter.random)
         # The monitor knows jobs only; pods of other owners would all be strays to it.
         settings = OperatorSettings(lifecycle=self.settings)
-        listener = Listener(self.monitor, self.diary)
+        listener = Listener(self.monitor, self.reconcile_log)
         controller = Controller(
-            client, settings, RuntimeContext(self.clock, jitter, diary=listener)
+            client, settings, RuntimeContext(self.clock, jitter, reconcile_log=listener)
         )
         if self.reporters:
             self.reporters.controllers.append(controller)
@@ -413,9 +416,9 @@ class Run:
         if fault is None or not _fits(fault, call) or (fault in CRASHES and not self.controller):
             return Fault.NONE
         self._hit(fault)
-        if self.diary:
+        if self.reconcile_log:
             what = f"{call.method} {call.key.plural}/{call.key.name}"
-            self.diary.happened(fault, request=self.call_number, call=what)
+            self.reconcile_log.log_incident(fault, request=self.call_number, call=what)
         return fault
 
     def _hit(self, fault: str) -> None:

@@ -38,7 +38,7 @@ class Shrunk:
 
     @property
     def command(self) -> str:
-        """What runs it again, with a diary."""
+        """What runs it again, with its log."""
         left_out = f" --without {','.join(self.without)}" if self.without else ""
         return f"python -m tests.simulation --seed {self.seed}{left_out} --trace diary.jsonl"
 

@@ -465,13 +465,13 @@ def test_the_command_makes_a_failing_run_small_and_replays_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed, violation = found(monkeypatch, count_an_eviction)
-    trace, again = tmp_path / "diary.jsonl", tmp_path / "again.jsonl"
+    trace, again = tmp_path / "reconcile_log.jsonl", tmp_path / "again.jsonl"
     assert main(["--seed", str(seed), "--shrink", "--trace", str(trace)]) == 1
     told = capsys.readouterr().out
     assert told.startswith(violation)
     assert "evict" in told
     command = told.split("replay: python -m tests.simulation ")[1].split()
-    assert command[-2:] == ["--trace", "diary.jsonl"]
+    assert command[-2:] == ["--trace", "reconcile_log.jsonl"]
     assert main([*command[:-1], str(again)]) == 1
     assert again.read_bytes() == trace.read_bytes()
     monkeypatch.undo()
@@ -479,7 +479,7 @@ def test_the_command_makes_a_failing_run_small_and_replays_it(
 
 
 class Lines(list[bytes]):
-    """A diary in memory."""
+    """A reconcile log in memory."""
 
     def begin(self, head: bytes) -> None:
         self.append(head)
@@ -493,12 +493,12 @@ def test_a_record_replays_and_shows_where_a_decision_has_changed(
 ) -> None:
     for seed in range(20):
         record = Lines()
-        simulate(seed, diary=record, replayable=True)
+        simulate(seed, sink=record, replayable=True)
         assert replay(record) == sum(b'"input":' in line for line in record)
     seed, _ = found(monkeypatch, count_an_eviction)
     monkeypatch.undo()
     record = Lines()
-    simulate(seed, diary=record, replayable=True)
+    simulate(seed, sink=record, replayable=True)
     file = tmp_path / "record.jsonl"
     file.write_bytes(b"".join(record))
     count_an_eviction(monkeypatch)

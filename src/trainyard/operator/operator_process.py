@@ -71,12 +71,12 @@ class OperatorProcess:
             self._at_work,
             self._problems,
             now,
-            tells_jobs=self._settings.tells_jobs,
+            has_job_series=self._settings.has_job_series,
         )
         self._client = client.measured(self._metrics.requested)
         self._lease_client = (lease_client or client).measured(self._metrics.requested)
         self._rights = PermissionMonitor(self._client, self._rights_needed(self._settings.operator))
-        self._diary: ReconcileLog | None = None
+        self._reconcile_log: ReconcileLog | None = None
         self._channel: ReportChannel | None = None
         plain = None if self._settings.metrics_secure else self._metrics
         self._endpoints = HealthEndpoints(
@@ -93,7 +93,7 @@ class OperatorProcess:
         async with AsyncExitStack() as stack:
             if self._settings.record is not None:
                 file = stack.enter_context(closing(RecordFile(self._settings.record)))
-                self._diary = ReconcileLog(file, lambda: self._now().isoformat(), replayable=True)
+                self._reconcile_log = ReconcileLog(file, self._timestamp, replayable=True)
             await stack.enter_async_context(self._endpoints.serving())
             if self._settings.metrics_secure:
                 await stack.enter_async_context(self._secure_metrics().serving())
@@ -103,6 +103,9 @@ class OperatorProcess:
             finally:
                 asking.cancel()
                 await asyncio.wait([asking])
+
+    def _timestamp(self) -> str:
+        return self._now().isoformat()
 
     def _secure_metrics(self) -> SecureMetrics:
         settings = self._settings
@@ -195,9 +198,9 @@ class OperatorProcess:
             operator,
             RuntimeContext(
                 self._now,
-                meter=self._metrics,
-                drains_events=self._settings.lease is None,
-                diary=self._diary,
+                instrumentation=self._metrics,
+                flushes_events=self._settings.lease is None,
+                reconcile_log=self._reconcile_log,
                 channel=self._channel,
             ),
         )

@@ -27,10 +27,10 @@ class RuntimeContext:
     now: Clock = wall_clock
     rng: random.Random = field(default_factory=random.Random)
     """Spreads reconnects; may be seeded."""
-    meter: Instrumentation = field(default_factory=Instrumentation)
+    instrumentation: Instrumentation = field(default_factory=Instrumentation)
     """Told of what is done, while it is done."""
-    drains_events: bool = True
+    flushes_events: bool = True
     """Send the last events when cancelled, which one that has lost its lease must not do."""
-    diary: ReconcileLog | None = None
+    reconcile_log: ReconcileLog | None = None
     channel: ReportChannel | None = None
     """Where pods report; its jobs' Secrets hold what it trusts."""

@@ -186,7 +186,7 @@ def test_first_pods_wait_for_what_they_rely_on(fault: Fault) -> None:
         bench.fault = lambda call: fault if call.key.plural == "services" else Fault.NONE
         if fault is Fault.REFUSED:
             assert await bench.create_first_pod() is ReconcileResult.INCOMPLETE
-            assert [refusal.name for refusal in bench.refusals.refused_to(bench.job.uid)] == ["s"]
+            assert [refusal.name for refusal in bench.refusals.refusals_of(bench.job.uid)] == ["s"]
         else:
             with pytest.raises(Unreachable):
                 await bench.create_first_pod()
@@ -241,7 +241,7 @@ def test_a_name_that_another_holds_is_reported_and_not_taken_over() -> None:
     async def body(bench: Bench) -> None:
         bench.server.create("pods", "default", bench.pod("a", owner="somebody"))
         assert await bench.execute(actions=(bench.create("a"),)) is ReconcileResult.INCOMPLETE
-        (conflict,) = bench.refusals.taken_from(bench.job.uid)
+        (conflict,) = bench.refusals.conflicts_of(bench.job.uid)
         assert (conflict.name, conflict.owner) == ("a", "GenericJob other")
         assert len(bench.pods) == 0
 
@@ -252,13 +252,13 @@ def test_a_taken_name_is_tried_again_ever_more_slowly() -> None:
     async def body(bench: Bench) -> None:
         delays = []
         for _ in range(8):
-            bench.refusals.taken(bench.job.uid, PODS, "a", "somebody")
-            (conflict,) = bench.refusals.taken_from(bench.job.uid)
+            bench.refusals.record_conflict(bench.job.uid, PODS, "a", "somebody")
+            (conflict,) = bench.refusals.conflicts_of(bench.job.uid)
             assert conflict.until is not None
             delays.append((conflict.until - bench.clock()).total_seconds())
         assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
         assert await bench.execute(actions=(bench.create("a"),)) is ReconcileResult.DONE
-        assert bench.refusals.taken_from(bench.job.uid) == ()
+        assert bench.refusals.conflicts_of(bench.job.uid) == ()
 
     on_bench(body)
 
@@ -268,13 +268,13 @@ def test_what_is_there_is_not_refused_any_more() -> None:
 
     async def body(bench: Bench) -> None:
         for name in ("a", "b"):
-            bench.refusals.refused(bench.job.uid, PODS, name, 403, "exceeded quota")
-        bench.refusals.taken(bench.job.uid, PODS, "c", "somebody")
-        bench.refusals.seen(bench.job.uid, [(PODS, "a"), (PODS, "c"), (PODS, "d")])
-        assert [each.name for each in bench.refusals.refused_to(bench.job.uid)] == ["b"]
-        assert bench.refusals.taken_from(bench.job.uid) == ()
-        bench.refusals.seen("another", [(PODS, "b")])
-        assert [each.name for each in bench.refusals.refused_to(bench.job.uid)] == ["b"]
+            bench.refusals.record_refusal(bench.job.uid, PODS, name, 403, "exceeded quota")
+        bench.refusals.record_conflict(bench.job.uid, PODS, "c", "somebody")
+        bench.refusals.clear_existing(bench.job.uid, [(PODS, "a"), (PODS, "c"), (PODS, "d")])
+        assert [each.name for each in bench.refusals.refusals_of(bench.job.uid)] == ["b"]
+        assert bench.refusals.conflicts_of(bench.job.uid) == ()
+        bench.refusals.clear_existing("another", [(PODS, "b")])
+        assert [each.name for each in bench.refusals.refusals_of(bench.job.uid)] == ["b"]
 
     on_bench(body)
 
@@ -285,7 +285,7 @@ def test_a_refused_creation_ends_the_batch_and_is_remembered() -> None:
         many = tuple(bench.create(f"p{number}") for number in range(100))
         assert await bench.execute(actions=many) is ReconcileResult.INCOMPLETE
         assert len(bench.writes) == 8
-        refused = {refusal.name: refusal for refusal in bench.refusals.refused_to(bench.job.uid)}
+        refused = {refusal.name: refusal for refusal in bench.refusals.refusals_of(bench.job.uid)}
         assert {refusal.count for refusal in refused.values()} == {1}
         # A job's status shows it, and goes on to name resources as it always has.
         assert refused["p0"].message == "cannot create pods default/p0: exceeded quota"
@@ -294,7 +294,7 @@ def test_a_refused_creation_ends_the_batch_and_is_remembered() -> None:
         assert len(bench.writes) == 1, "once burnt, begin with one"
         bench.fault = lambda call: Fault.NONE
         assert await bench.execute(actions=many) is ReconcileResult.DONE
-        assert bench.refusals.refused_to(bench.job.uid) == ()
+        assert bench.refusals.refusals_of(bench.job.uid) == ()
 
     on_bench(body)
 

@@ -63,7 +63,7 @@ class Listening:
         return Pod.decode(obj)
 
     async def hear(self) -> Mapping[str, str]:
-        return await self.words.of("job", [self.pod(0), self.pod(1)])
+        return await self.words.probe_output_by_pod("job", [self.pod(0), self.pod(1)])
 
 
 def _ignore(sent: Sent, _: Any = None) -> None:

@@ -46,7 +46,7 @@ def test_objects_are_found_by_name_and_by_owner(store: ObjectCache[Item]) -> Non
 def test_an_own_write_is_seen_at_once_and_not_reported(
     store: ObjectCache[Item], changed: list[str]
 ) -> None:
-    store.wrote(Item("a", "1", "5"))
+    store.record_own_write(Item("a", "1", "5"))
     assert names(store) == ["a@5"]
     store.upsert(Item("a", "1", "5"))  # its echo
     assert changed == []
@@ -54,7 +54,7 @@ def test_an_own_write_is_seen_at_once_and_not_reported(
 
 def test_old_news_do_not_overwrite_an_own_write(store: ObjectCache[Item]) -> None:
     store.upsert(Item("a", "1", "5"))
-    store.wrote(Item("a", "1", "9"))
+    store.record_own_write(Item("a", "1", "9"))
     store.upsert(Item("a", "1", "7"))
     assert names(store) == ["a@9"]
 
@@ -76,7 +76,7 @@ def test_what_was_found_gone_does_not_come_back(store: ObjectCache[Item]) -> Non
 
 def test_a_late_deletion_leaves_the_successor_of_the_same_name(store: ObjectCache[Item]) -> None:
     store.upsert(Item("a", "1", "5"))
-    store.wrote(Item("a", "2", "8"))
+    store.record_own_write(Item("a", "2", "8"))
     store.remove(Item("a", "1", "7"))
     assert names(store) == ["a@8"]
 
@@ -86,7 +86,7 @@ def test_the_answer_to_a_creation_is_void_once_its_deletion_was_seen(
 ) -> None:
     store.upsert(Item("a", "1", "5"))
     store.remove(Item("a", "1", "6"))
-    store.wrote(Item("a", "1", "5"))
+    store.record_own_write(Item("a", "1", "5"))
     assert names(store) == []
 
 
@@ -102,7 +102,7 @@ def test_a_new_list_drops_what_it_does_not_hold(
 
 
 def test_a_new_list_keeps_what_was_written_after_it_was_made(store: ObjectCache[Item]) -> None:
-    store.wrote(Item("a", "1", "12"))
+    store.record_own_write(Item("a", "1", "12"))
     store.replace([], "10")
     assert names(store) == ["a@12"]
 
@@ -141,6 +141,6 @@ def test_a_watch_of_one_namespace_may_be_behind_that_of_another() -> None:
     )
     NamespaceView(store, "ahead").replace([], "100")
     NamespaceView(store, "behind").replace([], "50")
-    store.wrote(Item("new", "1", "80", namespace="behind"))
-    store.wrote(Item("gone", "2", "80", namespace="ahead"))
+    store.record_own_write(Item("new", "1", "80", namespace="behind"))
+    store.record_own_write(Item("gone", "2", "80", namespace="ahead"))
     assert [item.name for item in store] == ["new"]

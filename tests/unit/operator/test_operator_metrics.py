@@ -165,7 +165,7 @@ def test_every_job_counts_once_at_each_milestone() -> None:
 
 def test_parsers_and_promtool_read_it_and_no_series_names_an_object() -> None:
     async def main() -> tuple[str, str, str]:
-        yard, each = Yard(), Yard(tells_jobs=True)
+        yard, each = Yard(), Yard(has_job_series=True)
         await life(yard)
         await life(each)
         openly, _ = yard.metrics.expose("application/openmetrics-text")

@@ -41,8 +41,8 @@ SETTINGS = OperatorSettings(lifecycle=Settings.local())
 
 def controller(client: Client, file: RecordFile) -> Controller:
     """One that keeps a record."""
-    diary = ReconcileLog(file, lambda: wall_clock().isoformat(), replayable=True)
-    return Controller(client, SETTINGS, RuntimeContext(diary=diary))
+    reconcile_log = ReconcileLog(file, lambda: wall_clock().isoformat(), replayable=True)
+    return Controller(client, SETTINGS, RuntimeContext(reconcile_log=reconcile_log))
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -86,7 +86,7 @@ class _Passes(Instrumentation):
     def __init__(self, passes: Counter[JobKey]) -> None:
         self._passes = passes
 
-    def passed(self, key: JobKey, result: str, seconds: float) -> None:
+    def reconcile_finished(self, key: JobKey, result: str, seconds: float) -> None:
         self._passes[key] += 1
 
 

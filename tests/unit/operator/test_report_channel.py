@@ -37,7 +37,7 @@ class Ear:
     heard: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
     left: int = 1000
 
-    def subject(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
+    def find_job(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
         if (plural, namespace) != ("pytorchtrainingjobs", "lab") or name not in ("a", "b"):
             return None
         return ReportedJob(f"uid-{name}", name == "b", pod == f"{name}-0")
@@ -46,7 +46,7 @@ class Ear:
         self.left -= 1
         return self.left >= 0
 
-    def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if "trainerStatus" not in body:
             raise BadReport("trainerStatus: missing")
         self.heard.append((uid, pod, body))
@@ -289,13 +289,13 @@ async def test_news_are_told_at_once_and_then_now_and_then() -> None:
     reports = ReportIntake(lambda: NOW, lambda uid: woken.append(loop.time()), 0.2)
     for step in range(20):
         metrics = [{"name": "current_step", "value": str(step)}]
-        reports.hear("u", "p", {"trainerStatus": {"metrics": metrics}})
+        reports.receive("u", "p", {"trainerStatus": {"metrics": metrics}})
         await asyncio.sleep(0.01)
     async with asyncio.timeout(WAIT):
         while len(woken) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert min(after - before for before, after in pairwise(woken)) >= 0.19
-    heard = reports.of("u").progress
+    heard = reports.reports_of("u").progress
     assert heard is not None
     assert heard.step == 19
     assert heard.rate is not None
@@ -326,15 +326,15 @@ async def test_a_pod_and_a_job_may_tell_so_much() -> None:
 async def test_a_bad_report_is_told_by_its_field(given: Any, field: str) -> None:
     reports = ReportIntake(lambda: NOW, lambda uid: None, 1.0)
     with pytest.raises(BadReport, match=field.replace("[", r"\[")):
-        reports.hear("u", "p", {"trainerStatus": given})
+        reports.receive("u", "p", {"trainerStatus": given})
 
 
 async def test_odd_numbers_are_no_numbers() -> None:
     reports = ReportIntake(lambda: NOW, lambda uid: None, 1.0)
     named = {"current_step": "nan", "total_steps": "-3", "current_epoch": "1e999", "loss": "nan"}
     metrics = [{"name": name, "value": value} for name, value in named.items()]
-    reports.hear("u", "p", {"trainerStatus": {"metrics": metrics}})
-    heard = reports.of("u").progress
+    reports.receive("u", "p", {"trainerStatus": {"metrics": metrics}})
+    heard = reports.reports_of("u").progress
     assert heard is not None
     assert (heard.step, heard.total, heard.epoch) == (None, None, None)
     assert heard.metrics == (("loss", "nan"),)

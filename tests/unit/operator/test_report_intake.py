@@ -34,9 +34,9 @@ async def test_reconciles_are_called_for_once_a_rank_is_late_and_no_more_after_t
         nonlocal now
         now = BEGAN + timedelta(seconds=steps + 1.01)
         for rank in (0, 1):
-            reports.hear("u", f"p{rank}", arrived(rank, steps, late * rank))
+            reports.receive("u", f"p{rank}", arrived(rank, steps, late * rank))
         await asyncio.sleep(0.01)
-        found = reports.of("u").late
+        found = reports.reports_of("u").late
         return None if found is None else [each.rank for each in found]
 
     assert await step(4, 0.3) is None
@@ -49,7 +49,7 @@ async def test_reconciles_are_called_for_once_a_rank_is_late_and_no_more_after_t
     assert await step(90, 0.0) == []
     assert woken == ["u", "u"]
     # What passes see is what it comes to.
-    assert not any(rank.arrivals for rank in reports.of("u").ranks)
+    assert not any(rank.arrivals for rank in reports.reports_of("u").ranks)
 
 
 async def test_a_pass_is_called_for_at_once_when_a_rank_is_late() -> None:
@@ -57,11 +57,11 @@ async def test_a_pass_is_called_for_at_once_when_a_rank_is_late() -> None:
     woken: list[str] = []
     now = BEGAN + timedelta(seconds=31.01)
     reports = ReportIntake(lambda: now, woken.append, 0.0)
-    reports.hear("u", "p0", arrived(0, 30, 0.0))
+    reports.receive("u", "p0", arrived(0, 30, 0.0))
     await asyncio.sleep(0.01)
     woken.clear()
-    reports.hear("u", "p1", arrived(1, 30, 0.3))
-    assert [each.rank for each in reports.of("u").late or ()] == [1]
+    reports.receive("u", "p1", arrived(1, 30, 0.3))
+    assert [each.rank for each in reports.reports_of("u").late or ()] == [1]
     assert woken == ["u"]
 
 
@@ -69,8 +69,8 @@ async def test_nobody_is_judged_more_often_than_passes_may_be_called_for() -> No
     now = BEGAN + timedelta(seconds=31)
     reports = ReportIntake(lambda: now, lambda _: None, 1e6)
     for rank in (0, 1):
-        reports.hear("u", f"p{rank}", arrived(rank, 30, 0.3 * rank))
-    assert reports.of("u").late is None
+        reports.receive("u", f"p{rank}", arrived(rank, 30, 0.3 * rank))
+    assert reports.reports_of("u").late is None
 
 
 def status(step: int | None = None, source: str = "", **more: Any) -> dict[str, Any]:
@@ -82,8 +82,8 @@ async def test_what_a_program_tells_itself_goes_before_what_is_read_of_its_files
     reports = ReportIntake(lambda: BEGAN, lambda _: None, 1e6)
 
     def at(told: dict[str, Any]) -> tuple[int | None, str]:
-        reports.hear("u", "p", told)
-        found = reports.of("u").progress
+        reports.receive("u", "p", told)
+        found = reports.reports_of("u").progress
         assert found is not None
         return found.step, found.source
 
@@ -105,9 +105,9 @@ async def test_collectives_of_rank_0_are_counted_until_something_better_is_known
     async def told(count: int, rank: int = 0, **more: Any) -> tuple[int, float | None] | None:
         base = {"rank": rank, "size": 2, "attempt": 1, "kind": "Collecting", "pid": 7}
         half = [["0", count // 2, 0], ["1", count - count // 2, 0]]
-        reports.hear("u", "p", {"observation": {**base, "counts": half, **more}})
+        reports.receive("u", "p", {"observation": {**base, "counts": half, **more}})
         await asyncio.sleep(0.01)
-        found = reports.of("u").collectives
+        found = reports.reports_of("u").collectives
         return None if found is None else (found.count, found.rate)
 
     assert await told(40, rank=1) is None
@@ -117,7 +117,7 @@ async def test_collectives_of_rank_0_are_counted_until_something_better_is_known
     assert count == 10
     assert rate is not None
     assert rate > 0
-    found = reports.of("u").collectives
+    found = reports.reports_of("u").collectives
     assert found is not None
     assert found.cadence == (4, 0.3)
     assert woken == ["u"]
@@ -127,7 +127,7 @@ async def test_collectives_of_rank_0_are_counted_until_something_better_is_known
     assert await told(50, pid=8) == (50, 0.0)
     assert woken == [], "there is nothing new"
     assert await told(3, pid=8) == (3, None), "its groups are others"
-    reports.hear("u", "p", status(10, "TensorBoard"))
+    reports.receive("u", "p", status(10, "TensorBoard"))
     await asyncio.sleep(0.01)
     woken.clear()
     assert await told(90, pid=8) == (3, None)
@@ -138,7 +138,7 @@ async def test_collectives_of_rank_0_are_counted_until_something_better_is_known
 async def test_a_cadence_has_two_numbers(wrong: object) -> None:
     reports = ReportIntake(lambda: BEGAN, lambda _: None, 0.0)
     with pytest.raises(BadReport, match="cadence"):
-        reports.hear("u", "p", {"observation": {"kind": "Collecting", "cadence": wrong}})
+        reports.receive("u", "p", {"observation": {"kind": "Collecting", "cadence": wrong}})
 
 
 async def test_one_that_never_met_counts_where_nobody_has() -> None:
@@ -146,11 +146,11 @@ async def test_one_that_never_met_counts_where_nobody_has() -> None:
     reports = ReportIntake(lambda: BEGAN, lambda _: None, 0.0)
 
     def heard() -> list[tuple[int, str]]:
-        return [(rank.rank, rank.kind) for rank in reports.of("u").ranks]
+        return [(rank.rank, rank.kind) for rank in reports.reports_of("u").ranks]
 
     def tell(kind: str, rank: int = 0, attempt: int = 1) -> None:
         told = {"rank": rank, "size": 2, "attempt": attempt, "kind": kind, "every": 30}
-        reports.hear("u", f"p{rank}", {"observation": told})
+        reports.receive("u", f"p{rank}", {"observation": told})
 
     tell("Alone")
     assert heard() == [(0, "Alone")]

@@ -84,7 +84,7 @@ def test_the_delay_of_retries_doubles_until_a_success() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
         delays = [queue.retry("a") for _ in range(8)]
         assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
-        queue.succeeded("a")
+        queue.reset_backoff("a")
         assert queue.retry("a") == 1
 
     with_queue(body)
@@ -92,8 +92,8 @@ def test_the_delay_of_retries_doubles_until_a_success() -> None:
 
 def test_a_wake_up_fires_at_its_moment() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.wake_at("a", EPOCH + timedelta(seconds=7200))
-        queue.wake_at("b", EPOCH + timedelta(seconds=0.25))
+        queue.set_wakeup("a", EPOCH + timedelta(seconds=7200))
+        queue.set_wakeup("b", EPOCH + timedelta(seconds=0.25))
         assert await due(queue) == ("b", 0.25)
         assert await due(queue) == ("a", 7200.0)
 
@@ -102,10 +102,10 @@ def test_a_wake_up_fires_at_its_moment() -> None:
 
 def test_a_later_wake_up_replaces_the_earlier_one() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.wake_at("a", EPOCH + timedelta(seconds=5))
-        queue.wake_at("a", EPOCH + timedelta(seconds=9))
-        queue.wake_at("b", EPOCH + timedelta(seconds=3))
-        queue.wake_at("b", None)
+        queue.set_wakeup("a", EPOCH + timedelta(seconds=5))
+        queue.set_wakeup("a", EPOCH + timedelta(seconds=9))
+        queue.set_wakeup("b", EPOCH + timedelta(seconds=3))
+        queue.set_wakeup("b", None)
         assert await due(queue) == ("a", 9.0)
         assert len(queue) == 0
 
@@ -114,7 +114,7 @@ def test_a_later_wake_up_replaces_the_earlier_one() -> None:
 
 def test_a_wake_up_follows_the_wall_clock_when_that_is_set() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.wake_at("a", EPOCH + timedelta(seconds=3600))
+        queue.set_wakeup("a", EPOCH + timedelta(seconds=3600))
         await asyncio.sleep(1)
         clock.offset = 4000
         _, when = await due(queue)
@@ -125,7 +125,7 @@ def test_a_wake_up_follows_the_wall_clock_when_that_is_set() -> None:
 
 def test_a_wake_up_in_the_past_fires_at_once() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.wake_at("a", EPOCH - timedelta(seconds=60))
+        queue.set_wakeup("a", EPOCH - timedelta(seconds=60))
         assert await due(queue) == ("a", 0.0)
 
     with_queue(body)
@@ -133,10 +133,10 @@ def test_a_wake_up_in_the_past_fires_at_once() -> None:
 
 def test_nothing_delayed_is_left_of_a_forgotten_key() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.wake_at("a", EPOCH + timedelta(seconds=5))
+        queue.set_wakeup("a", EPOCH + timedelta(seconds=5))
         queue.retry("a")
         queue.forget("a")
-        queue.wake_at("b", EPOCH + timedelta(seconds=50))
+        queue.set_wakeup("b", EPOCH + timedelta(seconds=50))
         assert await due(queue) == ("b", 50.0)
 
     with_queue(body)
@@ -144,11 +144,11 @@ def test_nothing_delayed_is_left_of_a_forgotten_key() -> None:
 
 def test_far_wake_ups_of_forgotten_keys_do_not_pile_up() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
-        queue.wake_at("kept", EPOCH + timedelta(seconds=5))
+        queue.set_wakeup("kept", EPOCH + timedelta(seconds=5))
         for number in range(20_000):
-            queue.wake_at(f"job-{number}", EPOCH + timedelta(days=30))
+            queue.set_wakeup(f"job-{number}", EPOCH + timedelta(days=30))
             queue.forget(f"job-{number}")
-        assert len(queue._alarms) <= 1100
+        assert len(queue._wakeups) <= 1100
         assert await due(queue) == ("kept", 5.0)
 
     with_queue(body)
@@ -159,7 +159,7 @@ def test_a_key_forgotten_during_its_pass_is_dropped_after_it_unless_it_came_back
         for key, comes_back in (("a", False), ("b", True)):
             queue.add(key)
             await queue.get()
-            queue.wake_at(key, EPOCH + timedelta(seconds=5))
+            queue.set_wakeup(key, EPOCH + timedelta(seconds=5))
             queue.forget(key)
             if comes_back:
                 queue.add(key)
@@ -175,7 +175,7 @@ def test_a_wake_up_does_not_wait_for_the_end_of_a_rest() -> None:
         queue.add("a")
         await due(queue, rest=60.0)
         queue.add("a")
-        queue.wake_at("a", EPOCH + timedelta(seconds=5))
+        queue.set_wakeup("a", EPOCH + timedelta(seconds=5))
         assert await due(queue) == ("a", 5.0)
 
     with_queue(body)

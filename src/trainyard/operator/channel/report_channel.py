@@ -61,13 +61,13 @@ class ReportListener(Protocol):
     def is_working(self) -> bool:
         """Whether it leads."""
 
-    def subject(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
+    def find_job(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
         """The job, if it is known."""
 
     def allows(self, uid: str, pod: str) -> bool:
         """Whether another report of the pod may come in now, which is then counted."""
 
-    def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take in a report; raises BadReport."""
 
 
@@ -136,7 +136,7 @@ class ReportChannel:
             return _refusal(405, "reports are sent by POST")
         pod = next(iter(parse_qs(url.query).get("pod", ())), "")
         plural, namespace, name = (unquote(found[e]) for e in ("plural", "namespace", "name"))
-        subject = self._listener.subject(plural, namespace, name, pod)
+        subject = self._listener.find_job(plural, namespace, name, pod)
         if not self._is_trusted(request, subject) or subject is None:
             return _refusal(401, "no token of this job: see KUBEFLOW_TRAINER_SERVER_TOKEN")
         if not subject.has_pod:
@@ -163,7 +163,7 @@ class ReportChannel:
         if not isinstance(body, dict):
             return _refusal(422, "the report is not an object")
         try:
-            answer = self._listener.hear(subject.uid, pod, body)
+            answer = self._listener.receive(subject.uid, pod, body)
         except BadReport as error:
             return _refusal(422, str(error))
         return HttpReply(200, text if answer is body else orjson.dumps(answer))

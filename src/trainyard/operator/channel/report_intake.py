@@ -62,7 +62,7 @@ class ReportIntake:
         self._jobs: dict[str, _Of] = {}
         self._loop = asyncio.get_running_loop()
 
-    def of(self, uid: str) -> PodReports:
+    def reports_of(self, uid: str) -> PodReports:
         """Everything that was heard of a job."""
         known = self._jobs.get(uid)
         return NO_REPORTS if known is None else known.heard
@@ -76,7 +76,7 @@ class ReportIntake:
         pace[pod], pace[_ALL] = (own - allowed, now), (shared - allowed, now)
         return allowed
 
-    def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take in what a pod sends; what to answer. Raises BadReport."""
         if OBSERVATION in body:
             self._observe(uid, body[OBSERVATION], pod)

@@ -32,7 +32,7 @@ class ReportRouter:
         """Whether it leads: what a standby hears would be lost."""
         return self._controller.is_working
 
-    def subject(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
+    def find_job(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
         """The job that a report is about."""
         its = self._controller
         stores = (store for kind, store in its.jobs.items() if _is_of(kind, plural))
@@ -47,10 +47,10 @@ class ReportRouter:
         """Whether another report of the pod may come in now, which is then counted."""
         return self._controller.reports.allows(uid, pod)
 
-    def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take in a report; raises BadReport. What holds a pod, or tests its node, is answered by
         what is stored."""
-        answer = self._controller.reports.hear(uid, pod, body)
+        answer = self._controller.reports.receive(uid, pod, body)
         if HOLD in body:
             return self._word(uid, pod, in_place_restart.instruction_for_pod)
         return (

@@ -95,7 +95,7 @@ class ServiceSettings:
     """A file that says what every pass saw, decided and did."""
     log_level: str = "info"
     log_format: Literal["text", "json"] = "text"
-    tells_jobs: bool = False
+    has_job_series: bool = False
     """Whether `/metrics` has a series for each job, by its name."""
 
 

@@ -312,7 +312,7 @@ _PROCESS = (
         "jobMetrics",
         BooleanSetting(),
         "Give /metrics a series for each job, by its name.",
-        "tells_jobs",
+        "has_job_series",
     ),
     Setting(
         "record",

@@ -13,16 +13,16 @@ class Instrumentation:
     Nothing here may fail or wait, and nothing is told before the server has confirmed it.
     """
 
-    def passed(self, key: JobKey, result: str, seconds: float) -> None:
+    def reconcile_finished(self, key: JobKey, result: str, seconds: float) -> None:
         """A pass has ended; `seconds` is the time it took, requests included."""
 
-    def waited(self, seconds: float) -> None:
+    def queue_waited(self, seconds: float) -> None:
         """A job that was due waited this long for its pass."""
 
-    def stored(self, before: JobRecord, after: JobRecord, plan: Plan) -> None:
+    def status_stored(self, before: JobRecord, after: JobRecord, plan: Plan) -> None:
         """A status was written: `after` is the job as it is stored now."""
 
-    def created(self, job: JobRecord, resource: Resource) -> None:
+    def object_created(self, job: JobRecord, resource: Resource) -> None:
         """An object of the job was created."""
 
     def watch_ended(self, resource: Resource, why: str) -> None:

@@ -75,9 +75,9 @@ class OperatorMetrics(Instrumentation):
         problems: ListProblems,
         now: Callable[[], datetime],
         *,
-        tells_jobs: bool = False,
+        has_job_series: bool = False,
     ) -> None:
-        """`tells_jobs`: a series for each job, by its name."""
+        """`has_job_series`: a series for each job, by its name."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._now = now
         self._awaited = FirstPodLatency()
@@ -88,7 +88,7 @@ class OperatorMetrics(Instrumentation):
         name, text = "trainyard_build_info", "Which trainyard it is."
         about = Gauge(name, text, ["version"], registry=registry)
         about.labels(VERSION).set(1.0)
-        registry.register(_State(controller, problems, now, tells_jobs))
+        registry.register(_State(controller, problems, now, has_job_series))
         prometheus_client.ProcessCollector(registry=registry)
         prometheus_client.PlatformCollector(registry=registry)
         prometheus_client.GCCollector(registry=registry)
@@ -209,11 +209,11 @@ class OperatorMetrics(Instrumentation):
         self._requests.labels(verb, resource, str(status) if status else NO_ANSWER).inc()
         self._request.labels(verb).observe(seconds)
 
-    def passed(self, key: JobKey, result: str, seconds: float) -> None:
+    def reconcile_finished(self, key: JobKey, result: str, seconds: float) -> None:
         self._passes.labels(key.kind, result).inc()
         self._pass.labels(key.kind).observe(seconds)
 
-    def waited(self, seconds: float) -> None:
+    def queue_waited(self, seconds: float) -> None:
         self._wait.observe(seconds)
 
     def reported(self, code: int) -> None:
@@ -226,13 +226,13 @@ class OperatorMetrics(Instrumentation):
     def event_lost(self, why: str) -> None:
         self._events.labels(why).inc()
 
-    def created(self, job: JobRecord, resource: Resource) -> None:
+    def object_created(self, job: JobRecord, resource: Resource) -> None:
         since = self._awaited.take(job) if resource == PODS else None
         if since is not None:
             seconds = (self._now() - since).total_seconds()
             self._first_pod.labels(job.kind.kind).observe(max(0.0, seconds))
 
-    def stored(self, before: JobRecord, after: JobRecord, plan: Plan) -> None:
+    def status_stored(self, before: JobRecord, after: JobRecord, plan: Plan) -> None:
         if not after.kind.is_job:
             return
         kind = after.kind.kind
@@ -293,10 +293,10 @@ class _State(Collector):
         controller: FindController,
         problems: ListProblems,
         now: Callable[[], datetime],
-        tells_jobs: bool,
+        has_job_series: bool,
     ) -> None:
         self._controller, self._problems = controller, problems
-        self._now, self._tells_jobs = now, tells_jobs
+        self._now, self._tells_jobs = now, has_job_series
 
     def collect(self) -> Iterator[Metric]:
         controller = self._controller()

@@ -1,7 +1,9 @@
-"""The one controller: for every job, compare what is with what should be, and act.
+"""The controller: watches jobs and what they own, and reconciles a job when something changes.
 
-It speaks the Kubernetes API and nothing else, so that it runs the same against the embedded API
-server and against a real cluster. It knows no kind from another: the planner does.
+Reflectors fill the caches; a change puts the job's key into the work queue; workers take keys from
+it, have the planner compute a plan from what is observed, and the executor carry that out. The
+controller speaks only the Kubernetes API, so that it runs the same against the embedded API server
+and a real cluster, and it must not know one kind from another: the planner does.
 """
 
 from __future__ import annotations
@@ -44,34 +46,36 @@ log = logging.getLogger(__name__)
 
 
 class Controller:
-    """Watches, cache, queue and executor, wired together."""
+    """Wires watches, caches, queue, planner and executor together."""
 
-    def __init__(self, client: Client, settings: OperatorSettings, host: RuntimeContext) -> None:
+    def __init__(self, client: Client, settings: OperatorSettings, context: RuntimeContext) -> None:
         self._client = client
         self._settings = settings
-        self._host = host
+        self._context = context
         self.synced = asyncio.Event()
         """Set once the cluster has been read."""
         self.is_working = False
         self._since: datetime | None = None
-        """When it began to work: what pods say before is lost."""
-        self._all: list[Reflector[Any]] = []
+        """When it began to work; reports that pods sent before are lost."""
+        self._all_reflectors: list[Reflector[Any]] = []
         self.queue: WorkQueue[JobKey] = WorkQueue(
-            host.now,
+            context.now,
             retry_min_seconds=settings.retry_min,
             retry_max_seconds=settings.retry_max,
-            waited=host.meter.waited,
+            waited=context.instrumentation.queue_waited,
         )
         self._planner = Planner(settings)
-        self._words = LaunchProbeOutput(client, host.now)
+        self._probe_output = LaunchProbeOutput(client, context.now)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
         self._ready_nodes: dict[str, bool] = {}
-        self._in_vain: dict[JobKey, tuple[Action, ...]] = {}
+        self._last_actions: dict[JobKey, tuple[Action, ...]] = {}
         self._kinds = served_kinds(settings)
-        apart = bool(settings.namespaces)
+        by_namespace = bool(settings.namespaces)
         self.jobs: dict[str, ObjectCache[JobRecord]] = {
-            kind.kind: ObjectCache(lambda job: job.uid, self._job_changed, by_namespace=apart)
+            kind.kind: ObjectCache(
+                lambda job: job.uid, self._job_changed, by_namespace=by_namespace
+            )
             for kind in self._kinds
         }
         self.nodes: ObjectCache[Node] = ObjectCache(lambda node: node.name, self._node_changed)
@@ -84,22 +88,24 @@ class Controller:
         self.children: dict[Resource, ChildResource] = {
             resource: ChildResource(
                 resource,
-                ObjectCache(lambda child: child.owner_uid, self._child_changed, by_namespace=apart),
+                ObjectCache(
+                    lambda child: child.owner_uid, self._child_changed, by_namespace=by_namespace
+                ),
                 decode,
             )
             for resource, decode in watched_resources(settings).items()
         }
         cache = ClusterCache(self.jobs, self.children)
         pods = self.children[PODS].store
-        self._doubts = TakeoverResync(client, self.jobs, pods, settings.parallel_writes)
-        self._executor = Executor(client, cache, settings, host)
+        self._resync = TakeoverResync(client, self.jobs, pods, settings.parallel_writes)
+        self._executor = Executor(client, cache, settings, context)
         self.recorder = self._executor.recorder
-        self.reports = ReportIntake(host.now, self._wake, settings.lifecycle.progress_seconds)
-        if host.diary is not None:
-            host.diary.begin(settings)
+        self.reports = ReportIntake(context.now, self._wake, settings.lifecycle.progress_seconds)
+        if context.reconcile_log is not None:
+            context.reconcile_log.start(settings)
 
     async def run(self, ready: asyncio.Event | None = None) -> None:
-        """Look after all jobs until cancelled."""
+        """Watch and reconcile all jobs until cancelled; `ready` is set once caches are filled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.watch())
             await self.synced.wait()
@@ -108,37 +114,39 @@ class Controller:
             await self.work()
 
     async def watch(self) -> None:
-        """Keep the cache up to date until cancelled; `synced` is set once it is whole."""
+        """Keep the caches up to date until cancelled; `synced` is set once they are filled."""
         async with asyncio.TaskGroup() as group:
-            reflectors = self._all = self._reflectors()
+            reflectors = self._all_reflectors = self._reflectors()
             for reflector in reflectors:
                 group.create_task(reflector.run())
             await all_synced(reflectors)
             self.synced.set()
 
     async def work(self) -> None:
-        """Act on what `watch` sees until cancelled; may be called again afterwards."""
-        self.is_working, self._since = True, self._host.now()
-        self._doubts.begin()
+        """Reconcile what `watch` sees until cancelled; may be called again afterwards."""
+        self.is_working, self._since = True, self._context.now()
+        self._resync.start_leading()
         try:
-            # Nobody knows here what was done for which job, or at what time it wants to be looked
-            # at: another may have worked until now.
+            # Another leader may have worked until now, so this one knows neither what was done
+            # for a job nor when its next wake-up is due.
             for job in chain.from_iterable(self.jobs.values()):
                 self.queue.add(job.key)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.queue.run())
                 group.create_task(self.recorder.run())
                 for _ in range(self._settings.workers):
-                    group.create_task(self._work())
+                    group.create_task(self._run_worker())
         finally:
             self.is_working = False
-            if self._host.drains_events:
+            if self._context.flushes_events:
                 await self._flush_events()
 
     @property
     def problems(self) -> list[str]:
-        """What it is not shown of all that it needs; nodes it can do without."""
-        return [each.problem for each in self._all if each.problem and each.resource != NODES]
+        """Why collections that it needs cannot be watched; it can do without nodes."""
+        return [
+            each.problem for each in self._all_reflectors if each.problem and each.resource != NODES
+        ]
 
     async def _flush_events(self) -> None:
         try:
@@ -153,17 +161,17 @@ class Controller:
             Reflector,
             self._client,
             timing=settings.reflector,
-            rng=self._host.rng,
-            ended=self._host.meter.watch_ended,
+            rng=self._context.rng,
+            ended=self._context.instrumentation.watch_ended,
         )
-        # Our own kinds may not be installed, and nodes not be shown to us; pods must be seen.
+        # Our kinds may not be installed, and we may lack the right to list nodes; pods are a must.
         reflectors = []
         for place in settings.namespaces or (None,):
             reflectors += [
                 make(
                     each.resource,
                     each.decode,
-                    each.store.part(place),
+                    each.store.for_namespace(place),
                     namespace=place,
                     which=Selection(labels.JOB_UID),
                     optional=bool(each.resource.group),
@@ -174,7 +182,7 @@ class Controller:
                 make(
                     kind.resource,
                     partial(JobRecord.decode, kind),
-                    self.jobs[kind.kind].part(place),
+                    self.jobs[kind.kind].for_namespace(place),
                     namespace=place,
                     which=Selection(settings.job_selector),
                     optional=True,
@@ -190,16 +198,16 @@ class Controller:
         return reflectors
 
     def key_of(self, uid: str) -> JobKey | None:
-        """The job with that UID, if it is known."""
+        """The key of the job with that UID, or None where no such job is cached."""
         return self._keys.get(uid)
 
     def looks_after(self, namespace: str) -> bool:
-        """Whether jobs of the namespace are for this operator."""
+        """Whether this operator is responsible for jobs of the namespace."""
         return (
             not self._settings.namespace_selector or self.namespaces.get("", namespace) is not None
         )
 
-    # What changed, and whose pass that calls for.
+    # Changes that watches show, and the jobs to reconcile because of them.
     def _job_changed(self, job: JobRecord) -> None:
         before = self._uids.get(job.key)
         if before is not None and before != job.uid:
@@ -209,7 +217,7 @@ class Controller:
         if self.is_working:
             self.queue.add(job.key)
         elif self.jobs[job.key.kind].get(job.namespace, job.name) is None:
-            self._forget(job.key)  # no pass will find that it is gone
+            self._forget(job.key)  # no reconcile will find that it is gone
 
     def _child_changed(self, child: Pod | Owned) -> None:
         key = self._keys.get(child.owner_uid)
@@ -217,7 +225,7 @@ class Controller:
             self.queue.add(key)
 
     def _node_changed(self, node: Node) -> None:
-        """A node that reports what it always does, as all do every now and then, is no news."""
+        """Only a change of readiness counts: kubelets update their node every few seconds."""
         ready = self.nodes.get("", node.name) is not None and node.is_ready
         if self._ready_nodes.get(node.name) is ready:
             return
@@ -225,13 +233,13 @@ class Controller:
             self._ready_nodes.pop(node.name, None)
         else:
             self._ready_nodes[node.name] = ready
-        if self.is_working:  # before, all jobs are to be looked at anyway
+        if self.is_working:  # when work starts, all jobs are queued anyway
             for pod in self.children[PODS].store:
                 if pod.node == node.name:
                     self._child_changed(pod)
 
     def _namespace_changed(self, namespace: Namespace) -> None:
-        """Its labels have come to fit, or do not any more."""
+        """Its labels match the selector now, or no longer do."""
         if self.is_working:
             for store in self.jobs.values():
                 for job in store:
@@ -239,18 +247,18 @@ class Controller:
                         self._job_changed(job)
 
     def _flavor_changed(self, _: Flavor) -> None:
-        """Jobs may wait to be told where their pods run."""
+        """Jobs that Kueue has admitted may wait for the node labels of a flavor."""
         if self.is_working:
             for owned in self.children[WORKLOADS].store:
                 self._child_changed(owned)
 
     def _wake(self, uid: str) -> None:
-        """Its pods have told something."""
+        """A pod of the job has reported something new."""
         key = self._keys.get(uid)
         if self.is_working and key is not None:
             self.queue.add(key)
 
-    async def _work(self) -> None:
+    async def _run_worker(self) -> None:
         loop, settings = asyncio.get_running_loop(), self._settings
         while True:
             key = await self.queue.get()
@@ -258,7 +266,7 @@ class Controller:
             retry_seconds = pause = 0.0
             try:
                 with job_log_context(key):
-                    retry_seconds = await self._try(key)
+                    retry_seconds = await self._reconcile_safely(key)
             finally:
                 # Creating the first pods takes long and does not come again: the status that
                 # tells of them need not wait (decision 338).
@@ -267,79 +275,82 @@ class Controller:
                 pause = max(settings.rest_min, min(settings.rest_max, pause))
                 self.queue.done(key, rest_seconds=max(retry_seconds, pause))
 
-    async def _try(self, key: JobKey) -> float:
-        """One pass, whatever becomes of it; returns the seconds for which to leave the job."""
+    async def _reconcile_safely(self, key: JobKey) -> float:
+        """Reconcile; an error is logged and retried. Returns the seconds until a retry, or 0."""
         started, rest, result = asyncio.get_running_loop().time(), 0.0, "cut off"
         try:
             async with asyncio.timeout(self._settings.pass_timeout):
-                result = (await self._pass(key)).name.lower()
+                result = (await self._reconcile(key)).name.lower()
         except (KubeError, TimeoutError) as error:
             rest, result = self.queue.retry(key), "error"
             log.warning("%s; trying again in %.1f s", error or "the pass took too long", rest)
         except Exception:
-            # A defect met by one job must not stop the others (decision 44).
+            # A defect that one job runs into must not stop the others (decision 44).
             rest, result = self.queue.retry(key), "error"
             log.exception("pass failed; trying again in %.1f s", rest)
         finally:
-            if self._host.diary is not None:
-                self._host.diary.ended(key, result)
-        self._host.meter.passed(key, result, asyncio.get_running_loop().time() - started)
+            if self._context.reconcile_log is not None:
+                self._context.reconcile_log.log_end(key, result)
+        self._context.instrumentation.reconcile_finished(
+            key, result, asyncio.get_running_loop().time() - started
+        )
         return rest
 
-    async def _pass(self, key: JobKey) -> ReconcileResult:
-        """One look at one job."""
+    async def _reconcile(self, key: JobKey) -> ReconcileResult:
+        """Plan for the job as it is cached now, and carry the plan out."""
         job = self.jobs[key.kind].get(key.namespace, key.name)
         if job is None or job.is_deleting or not self.looks_after(key.namespace):
-            # What it owned is the garbage collector's, or another operator's.
+            # The garbage collector, or another operator, sees to what it owned.
             self._forget(key)
             return ReconcileResult.JOB_GONE
-        words = await self._words_of(job)
-        if self._doubts.about(job) and self._calls_for_anything(job, words):
-            await self._doubts.settle(job, self._planner.pod_names(job))
+        probe_output = await self._probe_output_of(job)
+        if self._resync.needs_resync(job) and self._needs_action(job, probe_output):
+            await self._resync.resync(job, self._planner.pod_names(job))
             self.queue.add(key)
             return ReconcileResult.STALE
-        made = self._plan(job, words)
-        self.queue.wake_at(key, made.wake_at)
-        outcome = await self._executor.execute(job, made)
-        if outcome is ReconcileResult.JOB_GONE:
+        plan = self._plan(job, probe_output)
+        self.queue.set_wakeup(key, plan.wake_at)
+        result = await self._executor.execute(job, plan)
+        if result is ReconcileResult.JOB_GONE:
             self._forget(key)
-            return outcome
-        if outcome is ReconcileResult.STALE:
-            self._doubts.doubt(job.uid)
-            # The newer job arrives by the watch; the retry is for when that takes long.
+            return result
+        if result is ReconcileResult.STALE:
+            self._resync.require_resync(job.uid)
+            # The watch brings the newer job; the retry is for when that takes long.
             self.queue.retry(key)
-            return outcome
-        if outcome is ReconcileResult.UNCHANGED:
-            self.queue.succeeded(key)
-        elif self._was_in_vain(key, made):
+            return result
+        if result is ReconcileResult.UNCHANGED:
+            self.queue.reset_backoff(key)
+        elif self._had_no_effect(key, plan):
             self.queue.retry(key)
         else:
-            self.queue.succeeded(key)
-            # Own writes are in the cache, and may call for more.
+            self.queue.reset_backoff(key)
+            # Own writes are in the cache, and may require another reconcile.
             self.queue.add(key)
-        return outcome
+        return result
 
-    def _was_in_vain(self, key: JobKey, made: Plan) -> bool:
-        """Whether the very same actions were carried out before, and had no effect."""
-        before = self._in_vain.pop(key, None)
-        if made.status is not None or not made.actions:
+    def _had_no_effect(self, key: JobKey, plan: Plan) -> bool:
+        """Whether the last reconcile carried out the very same actions, without effect."""
+        before = self._last_actions.pop(key, None)
+        if plan.status is not None or not plan.actions:
             return False
-        self._in_vain[key] = made.actions
-        return made.actions == before
+        self._last_actions[key] = plan.actions
+        return plan.actions == before
 
-    async def _words_of(self, job: JobRecord) -> Mapping[str, str]:
+    async def _probe_output_of(self, job: JobRecord) -> Mapping[str, str]:
         if not job.kind.launches_over_ssh:
             return {}
         pods = self.children[PODS].store.owned_by(job.namespace, job.uid)
-        return await self._words.of(job.uid, pods)
+        return await self._probe_output.probe_output_by_pod(job.uid, pods)
 
-    def _calls_for_anything(self, job: JobRecord, words: Mapping[str, str]) -> bool:
-        observed = replace(self._observe(job), words=words)
-        made = self._planner.plan(job, observed, self._host.now())
-        return made.status is not None or bool(made.actions)
+    def _needs_action(self, job: JobRecord, probe_output: Mapping[str, str]) -> bool:
+        observed = replace(self._observe(job), words=probe_output)
+        plan = self._planner.plan(job, observed, self._context.now())
+        return plan.status is not None or bool(plan.actions)
 
-    def _plan(self, job: JobRecord, words: Mapping[str, str]) -> Plan:
-        observed, now = replace(self._observe(job), words=words), self._host.now()
+    def _plan(self, job: JobRecord, probe_output: Mapping[str, str]) -> Plan:
+        observed = replace(self._observe(job), words=probe_output)
+        now = self._context.now()
         answer: Plan | Exception | None = None
         try:
             answer = self._planner.plan(job, observed, now)
@@ -347,8 +358,8 @@ class Controller:
             answer = error
             raise
         finally:
-            if self._host.diary is not None and answer is not None:
-                self._host.diary.decided(job, observed, now, answer)
+            if self._context.reconcile_log is not None and answer is not None:
+                self._context.reconcile_log.log_decision(job, observed, now, answer)
         return answer
 
     def _observe(self, job: JobRecord) -> Observed:
@@ -359,18 +370,18 @@ class Controller:
             for child in children.store.owned_by(job.namespace, job.uid)
         ]
         pods: tuple[Pod, ...] = tuple(self.children[PODS].store.owned_by(job.namespace, job.uid))
-        self._executor.refusals.seen(
+        self._executor.refusals.clear_existing(
             job.uid,
             chain(((PODS, pod.name) for pod in pods), ((o.resource, o.name) for o in owned)),
         )
         return Observed(
             pods=pods,
             owned=tuple(owned),
-            refusals=self._executor.refusals.refused_to(job.uid),
-            conflicts=self._executor.refusals.taken_from(job.uid),
+            refusals=self._executor.refusals.refusals_of(job.uid),
+            conflicts=self._executor.refusals.conflicts_of(job.uid),
             lost_nodes=self._lost_nodes(pods),
             flavors={flavor.name: flavor for flavor in self.flavors},
-            heard=self.reports.of(job.uid),
+            heard=self.reports.reports_of(job.uid),
             since=self._since,
         )
 
@@ -385,7 +396,7 @@ class Controller:
 
     def _forget(self, key: JobKey) -> None:
         self.queue.forget(key)
-        self._in_vain.pop(key, None)
+        self._last_actions.pop(key, None)
         uid = self._uids.pop(key, None)
         if uid is not None:
             self._forget_uid(uid)
@@ -393,7 +404,7 @@ class Controller:
     def _forget_uid(self, uid: str) -> None:
         self._keys.pop(uid, None)
         self._planner.forget(uid)
-        self._doubts.forget(uid)
-        self._words.forget(uid)
+        self._resync.forget(uid)
+        self._probe_output.forget(uid)
         self._executor.refusals.forget(uid)
         self.reports.forget(uid)

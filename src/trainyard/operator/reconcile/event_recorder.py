@@ -1,8 +1,8 @@
-"""Kubernetes Events about jobs, sent in the background: a pass never waits for them.
+"""Sends Kubernetes Events about jobs in the background: a reconcile never waits for them.
 
-The same event again raises the count of the first one instead of making another, as Kubernetes'
-own clients do. Those of one job are sent in order, those of several jobs side by side, and all of
-them give way to the requests of passes for a moment (decision 185).
+A repeated event raises the count of the first one instead of making another, as Kubernetes' own
+clients do. Events of one job are sent in order, those of several jobs in parallel, and all of them
+give way to the requests of reconciles for a moment (decision 185).
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _REMEMBERED = 4096
 _MAX_WAITING = 50_000
 """Of all jobs; some 40 MB."""
 _MANY_OF_A_JOB = 25
-"""As many of one job wait one by one, more are combined; client-go's burst of one object."""
+"""More waiting events of one job are combined; the number is client-go's burst per object."""
 _SENDERS = 8
-_PATIENCE_SECONDS = 2.0
-"""For so long an event gives way to requests of passes."""
+_YIELD_SECONDS = 2.0
+"""For so long an event gives way to requests of reconciles."""
 _RETRY_SECONDS = (0.5, 2.0, 8.0, 30.0)
-_PASSING = (ServerError, TooManyRequests, Unauthorized, Unreachable)
+_RETRIABLE = (ServerError, TooManyRequests, Unauthorized, Unreachable)
 """Errors after which an event is sent once more."""
 _MAX_MESSAGE = 1024
 _COMBINED = "(combined from similar events): "
 """In client-go's words (k8s.io/client-go/tools/record)."""
-_TOLD_SECONDS = 60.0
+_WARNING_INTERVAL_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class _Series:
     first: datetime
     last: datetime
     since: float
-    """When it came to wait, by the loop's clock."""
+    """Since when it waits, by the loop's clock."""
     count: int = 1
     stored: bool = False
     waits: bool = False
@@ -80,30 +80,30 @@ class EventRecorder:
         self,
         client: Client,
         now: Callable[[], datetime],
-        meter: Instrumentation,
+        instrumentation: Instrumentation,
         quiet: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
         self._client = client
         self._now = now
-        self._meter = meter
+        self._instrumentation = instrumentation
         self._quiet = quiet
         self._seen: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._jobs: dict[str, deque[_Series]] = {}
         """What waits, by the job's UID; a job is in `_ready`, or in a sender's hands."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
-        self._told_at = -_TOLD_SECONDS
+        self._warned_at = -_WARNING_INTERVAL_SECONDS
         self.waiting = 0
         """Events that are yet to be sent."""
         self.lost = 0
         """Events that never will be: refused, or too many."""
 
     def emit(self, job: JobRecord, events: Iterable[Event]) -> None:
-        """Note events; returns at once."""
+        """Queue events; returns at once."""
         for event in events:
             self._emit(job, event)
 
     def _emit(self, job: JobRecord, event: Event) -> None:
-        event = _fitting(event)
+        event = _truncate(event)
         now, since = self._now(), asyncio.get_running_loop().time()
         key = (job.uid, event.type, event.reason, event.message)
         series = self._seen.get(key)
@@ -112,7 +112,7 @@ class EventRecorder:
             series.count += 1
             series.last = now
             series.about = _about(job)
-        elif self._combined(job, event, now):
+        elif self._combine(job, event, now):
             return
         else:
             text = "\0".join((*key, now.isoformat()))
@@ -123,10 +123,10 @@ class EventRecorder:
                 self._seen.popitem(last=False)
         if not series.waits:
             series.since = since
-            self._wait(job.uid, series)
+            self._enqueue(job.uid, series)
 
-    def _combined(self, job: JobRecord, event: Event, now: datetime) -> bool:
-        """Whether many of the job wait already, and one of them tells of this one too."""
+    def _combine(self, job: JobRecord, event: Event, now: datetime) -> bool:
+        """Whether many events of the job wait, and one of them now stands for this one too."""
         waiting = self._jobs.get(job.uid, ())
         if len(waiting) < _MANY_OF_A_JOB:
             return False
@@ -134,13 +134,13 @@ class EventRecorder:
             if (series.event.type, series.event.reason) == (event.type, event.reason):
                 known = (job.uid, event.type, event.reason, series.event.message)
                 self._seen.pop(known, None)
-                series.event = _fitting(replace(event, message=_COMBINED + event.message))
+                series.event = _truncate(replace(event, message=_COMBINED + event.message))
                 series.count += 1
                 series.last = now
                 return True
         return False
 
-    def _wait(self, uid: str, series: _Series) -> None:
+    def _enqueue(self, uid: str, series: _Series) -> None:
         if self.waiting >= _MAX_WAITING:
             self._lose(series, "overflow", f"{self.waiting} events wait already")
             return
@@ -152,29 +152,29 @@ class EventRecorder:
         self._jobs[uid].append(series)
 
     async def run(self) -> None:
-        """Send what is waiting, for ever."""
+        """Send what is waiting, until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_SENDERS):
-                group.create_task(self._send_for_ever())
+                group.create_task(self._send_continuously())
 
     async def flush(self) -> None:
         """Send what is waiting now, and return."""
-        await asyncio.gather(*(self._send_the_rest() for _ in range(_SENDERS)))
+        await asyncio.gather(*(self._send_remaining() for _ in range(_SENDERS)))
 
-    async def _send_for_ever(self) -> None:
+    async def _send_continuously(self) -> None:
         while True:
-            await self._send_first(await self._ready.get(), gives_way=True)
+            await self._send_first(await self._ready.get(), yields_to_reconciles=True)
 
-    async def _send_the_rest(self) -> None:
+    async def _send_remaining(self) -> None:
         while not self._ready.empty():
-            await self._send_first(self._ready.get_nowait(), gives_way=False)
+            await self._send_first(self._ready.get_nowait(), yields_to_reconciles=False)
 
-    async def _send_first(self, uid: str, *, gives_way: bool) -> None:
-        """The oldest event of a job, and then it is the next job's turn."""
+    async def _send_first(self, uid: str, *, yields_to_reconciles: bool) -> None:
+        """Send the oldest event of a job; the next job has its turn then."""
         waiting = self._jobs[uid]
         try:
-            patience = waiting[0].since + _PATIENCE_SECONDS - asyncio.get_running_loop().time()
-            if gives_way and self._quiet is not None and patience > 0:
+            patience = waiting[0].since + _YIELD_SECONDS - asyncio.get_running_loop().time()
+            if yields_to_reconciles and self._quiet is not None and patience > 0:
                 await self._quiet(patience)
             series = waiting.popleft()
             series.waits = False
@@ -192,7 +192,7 @@ class EventRecorder:
                 await self._store(series)
                 return
             except KubeError as error:
-                if delay is None or not isinstance(error, _PASSING):
+                if delay is None or not isinstance(error, _RETRIABLE):
                     # Events are best effort everywhere in Kubernetes.
                     self._lose(series, "refused", str(error))
                     return
@@ -210,13 +210,13 @@ class EventRecorder:
         series.stored = True
 
     def _lose(self, series: _Series, reason: str, why: str) -> None:
-        """Told once in a while: thousands of lines would hide everything else."""
+        """Count it, and log that at most once a minute: thousands of lines would hide the rest."""
         self.lost += 1
-        self._meter.event_lost(reason)
+        self._instrumentation.event_lost(reason)
         now = asyncio.get_running_loop().time()
-        if now < self._told_at + _TOLD_SECONDS:
+        if now < self._warned_at + _WARNING_INTERVAL_SECONDS:
             return
-        self._told_at = now
+        self._warned_at = now
         log.warning(
             "event %s is lost, as are %d in all: %s",
             *(series.event.reason, self.lost, why),
@@ -224,8 +224,8 @@ class EventRecorder:
         )
 
 
-def _fitting(event: Event) -> Event:
-    """Within the API server's limit."""
+def _truncate(event: Event) -> Event:
+    """The event with a message within the API server's limit."""
     if len(event.message) <= _MAX_MESSAGE:
         return event
     return replace(event, message=event.message[: _MAX_MESSAGE - 1] + "…")

@@ -1,4 +1,4 @@
-"""Jobs, what else is planned for, and nodes, as the controller keeps them."""
+"""Jobs, TensorBoards, nodes and namespaces, as the controller caches them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainyard.schema.dataclass import dataclass
 
 
 class JobKey(NamedTuple):
-    """Which job; printed as kubectl would: `pytorchtrainingjob/default/mnist`."""
+    """Identifies a job; as a text, `pytorchtrainingjob/default/mnist`."""
 
     kind: str
     namespace: str
@@ -24,7 +24,7 @@ class JobKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One stored job, or TensorBoard. `raw` must never be changed."""
+    """One stored job, or TensorBoard. `raw` is the whole object, and must never be changed."""
 
     kind: Kind
     namespace: str
@@ -42,20 +42,20 @@ class JobRecord:
 
     @property
     def status(self) -> dict[str, Any] | None:
-        """The stored status; None where there is none, or what is no status at all."""
+        """The stored status; None where there is none, or something that is no object."""
         found = self.raw.get("status")
         return found if isinstance(found, dict) else None
 
     @property
     def manager(self) -> str:
-        """The other controller that looks after the job; "" where that is us (decision 173)."""
+        """The other controller that manages the job; "" if this one does (decision 173)."""
         spec = self.raw.get("spec")
         named = spec.get("managedBy") if isinstance(spec, dict) else None
         return str(named) if named and named != OPERATOR else ""
 
     @classmethod
     def decode(cls, kind: Kind, raw: dict[str, Any]) -> JobRecord:
-        """From a stored object of that kind; takes `raw` over."""
+        """From a stored object of that kind; `raw` is changed and kept."""
         raw |= {"apiVersion": kind.api_version, "kind": kind.kind}  # lists leave them out
         metadata = raw["metadata"]
         metadata.pop("managedFields", None)
@@ -73,7 +73,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node, reduced to whether it answers. A controller may lack the right to see any."""
+    """A node, reduced to whether it is ready. A controller may lack the right to list nodes."""
 
     name: str
     uid: str
@@ -83,7 +83,7 @@ class Node:
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Node:
-        """From a `v1` Node; a node without a Ready condition has not reported yet."""
+        """From a `v1` Node; one without a Ready condition counts as ready: it is new."""
         conditions = (obj.get("status") or {}).get("conditions") or ()
         ready = next((c.get("status") for c in conditions if c.get("type") == "Ready"), "True")
         metadata = obj["metadata"]
@@ -97,7 +97,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace with the labels that were asked for."""
+    """A namespace whose labels match the selector."""
 
     name: str
     uid: str

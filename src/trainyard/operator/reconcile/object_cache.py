@@ -1,7 +1,7 @@
-"""What the controller believes the cluster holds: one store per kind, indexed by owner.
+"""What the controller knows of the cluster: one cache per resource, indexed by owner.
 
 A watch lags behind. A controller that acts on a lagging copy counts one failure twice or deletes
-the replacement of what it meant to delete. So each store also takes in the answers to the
+the replacement of what it meant to delete. So each cache also takes in the answers to the
 controller's own writes, and lets nothing older overwrite them: resourceVersions of one resource
 are comparable as integers (https://kubernetes.io/docs/reference/using-api/api-concepts/
 #resource-versions), and a UID that was seen to be gone never comes back.
@@ -17,7 +17,7 @@ from trainyard.kube.reflector import Sink
 
 
 class Identified(Protocol):
-    """What a store needs to know of an object."""
+    """What a cache needs to know of an object."""
 
     @property
     def namespace(self) -> str: ...
@@ -37,16 +37,16 @@ T = TypeVar("T", bound=Identified)
 
 
 def version_of(resource_version: str) -> int:
-    """A resourceVersion as a number; 0, older than all, for one that is not."""
+    """A resourceVersion as a number; 0, older than all others, if it is not numeric."""
     return int(resource_version) if resource_version.isdigit() else 0
 
 
 class ObjectCache(Generic[T]):
     """The objects of one resource.
 
-    `owner_of` gives the UID of the job that an object says it belongs to; it does only in the job's
-    own namespace (decision 93). `changed` is called with an object whenever something other than
-    the controller's own write changed it.
+    `owner_of` gives the UID of the job that an object names as its owner, which counts only in the
+    job's own namespace (decision 93). `changed` is called with an object whenever something other
+    than the controller's own write has changed it.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ObjectCache(Generic[T]):
         *,
         by_namespace: bool = False,
     ) -> None:
-        """`by_namespace`: each namespace is watched for itself."""
+        """`by_namespace`: each namespace has a watch of its own."""
         self._owner_of = owner_of
         self._by_namespace = by_namespace
         self._changed = changed
@@ -64,7 +64,7 @@ class ObjectCache(Generic[T]):
         self._by_owner: dict[tuple[str, str], dict[ObjectKey, T]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._reached: dict[str, int] = {}
-        """By namespace, or of all: the last resourceVersion that a watch has shown."""
+        """The last resourceVersion that a watch has shown, by namespace; "" for a watch of all."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -73,62 +73,61 @@ class ObjectCache(Generic[T]):
         return iter(self._items.values())
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object of that name, if it is known."""
+        """The object of that name, if it is cached."""
         return self._items.get((namespace, name))
 
     def owned_by(self, namespace: str, uid: str) -> Collection[T]:
-        """Every object of the job with this UID, which is in that namespace."""
+        """Every object that the job with this UID owns, in the job's namespace."""
         return self._by_owner.get((namespace, uid), {}).values()
 
-    def part(self, namespace: str | None) -> Sink[T]:
-        """What a reflector of that namespace reports to; of None, one of all."""
+    def for_namespace(self, namespace: str | None) -> Sink[T]:
+        """The sink for a reflector of that namespace; None: of all namespaces."""
         return self if namespace is None else NamespaceView(self, namespace)
 
-    # What a reflector reports.
+    # Called by reflectors.
     def replace(
         self, items: Sequence[T], resource_version: str, namespace: str | None = None
     ) -> None:
-        """Take in a fresh list, of a namespace or of all, and drop what it does not hold any
-        more."""
+        """Take in a fresh list, of a namespace or of all, and drop what is no longer in it."""
         listed = {(item.namespace, item.name) for item in items}
         as_of = version_of(resource_version)
         for key, item in list(self._items.items()):
             if namespace is not None and item.namespace != namespace:
                 continue
-            # What we wrote after the list was made is not in it, and not gone either.
+            # An object that we wrote after the list was made is missing in it, but not gone.
             if key not in listed and (version_of(item.resource_version) <= as_of or not as_of):
                 self._drop(key)
                 self._changed(item)
         for item in items:
             self.upsert(item)
-        self._reach(namespace or "", as_of)
+        self._advance(namespace or "", as_of)
 
     def upsert(self, item: T) -> None:
-        """Take in an object that was added or changed, unless it is old news."""
-        self._reach(self._watched_as(item), version_of(item.resource_version))
+        """Take in an added or changed object, unless a newer version is cached."""
+        self._advance(self._watch_scope(item), version_of(item.resource_version))
         if self._put(item):
             self._changed(item)
 
     def remove(self, item: T) -> None:
-        """Take in a deletion, unless a newer object holds the name by now."""
-        self._reach(self._watched_as(item), version_of(item.resource_version))
+        """Take in a deletion, unless a newer object has the name by now."""
+        self._advance(self._watch_scope(item), version_of(item.resource_version))
         key = (item.namespace, item.name)
         known = self._items.get(key)
         if known is not None and known.uid == item.uid:
             self._drop(key)
             self._changed(item)
 
-    # What the controller itself did.
-    def wrote(self, item: T) -> None:
-        """Take in the answer to an own write, or to a read of one object."""
+    # Called by the controller for its own requests.
+    def record_own_write(self, item: T) -> None:
+        """Take in the answer to an own write, or to a read of one object, unless it is outdated."""
         version = version_of(item.resource_version)
-        reached = self._reached.get(self._watched_as(item), 0)
+        reached = self._reached.get(self._watch_scope(item), 0)
         if self.get(item.namespace, item.name) is None and 0 < version <= reached:
-            return  # the watch has been past it already: the object is gone again
+            return  # the watch is past it already: the object is gone again
         self._put(item)
 
     def forget(self, item: T) -> None:
-        """Remember that an object is gone, as the server said in answer to an own request."""
+        """Remember that an object is gone, as the answer to an own request said."""
         key = (item.namespace, item.name)
         self._gone[item.uid] = None
         if len(self._gone) > _REMEMBERED_GONE:
@@ -137,10 +136,10 @@ class ObjectCache(Generic[T]):
         if known is not None and known.uid == item.uid:
             self._drop(key)
 
-    def _watched_as(self, item: T) -> str:
+    def _watch_scope(self, item: T) -> str:
         return item.namespace if self._by_namespace else ""
 
-    def _reach(self, namespace: str, version: int) -> None:
+    def _advance(self, namespace: str, version: int) -> None:
         self._reached[namespace] = max(self._reached.get(namespace, 0), version)
 
     def _put(self, item: T) -> bool:
@@ -167,12 +166,12 @@ class ObjectCache(Generic[T]):
 
 
 class NamespaceView(Generic[T]):
-    """What a store holds of one namespace, for a reflector that lists no other."""
+    """The part of a cache that a reflector of one namespace fills."""
 
     def __init__(self, store: ObjectCache[T], namespace: str) -> None:
         self._store, self._namespace = store, namespace
         self.upsert, self.remove = store.upsert, store.remove
 
     def replace(self, items: Sequence[T], resource_version: str) -> None:
-        """The namespace's objects as of then."""
+        """Take in a fresh list of the namespace."""
         self._store.replace(items, resource_version, self._namespace)

@@ -1,4 +1,7 @@
-"""What plans for the kinds that the controller looks after: jobs one way, viewers another."""
+"""Chooses what plans for an object: jobs go to `lifecycle.plan`, viewers to `lifecycle.viewer`.
+
+The only place of the controller that knows kinds, by their row in the registry and never by name.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,11 @@ from trainyard.operator.reconcile.job_records import JobRecord
 
 FINAL_PHASES = ("Succeeded", "Failed")
 _KEPT = 512
-"""What so many objects turn into is kept, of those looked at last: passes of one come in bursts."""
+"""Descriptions that are kept, of the objects planned for last: reconciles come in bursts."""
 
 
 def served_kinds(settings: OperatorSettings) -> Sequence[Kind]:
-    """Every kind that is looked after."""
+    """Every kind that an operator with these settings reconciles."""
     jobs = [k for k in JOB_KINDS.values() if not settings.kinds or k.kind in settings.kinds]
     viewers = [kind for kind in KINDS.values() if kind.is_viewer]
     return [*jobs, *(viewers if settings.serves_tensorboards else ())]
@@ -34,18 +37,20 @@ def served_kinds(settings: OperatorSettings) -> Sequence[Kind]:
 def watched_resources(
     settings: OperatorSettings,
 ) -> Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]]:
-    """What the jobs of these kinds consist of, and how to decode it."""
+    """The resources that jobs of the served kinds own, each with its decoder."""
     observed = observed_resources(settings.lifecycle)
     over_ssh = any(kind.launches_over_ssh for kind in served_kinds(settings))
-    if over_ssh or settings.lifecycle.channel_address:  # a token to report by, evidence of hangs
+    if (
+        over_ssh or settings.lifecycle.channel_address
+    ):  # Secrets hold the token for reports, ConfigMaps the evidence of hangs
         return observed
     return {each: d for each, d in observed.items() if each not in (CONFIG_MAPS, SECRETS)}
 
 
 def preload_kinds() -> None:
-    """Import now what planning needs: the first job would wait for it, most of a tenth of a second.
+    """Import what planning needs, a tenth of a second, before the first job waits for it.
 
-    An embedded cluster does without, as its one job may be of the only kind it ever meets.
+    An embedded cluster does not, since its one job may be of the only kind it ever meets.
     """
     from trainyard.kinds.kind_admission import admit
 
@@ -55,7 +60,7 @@ def preload_kinds() -> None:
 
 
 class Planner:
-    """Says what to do for an object, and keeps what it turns into until its generation changes."""
+    """Plans for objects, and caches the description of each until its generation changes."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings.lifecycle
@@ -63,15 +68,15 @@ class Planner:
         self._made: OrderedDict[str, tuple[int, Any]] = OrderedDict()
 
     def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
-        """One pass over one object."""
+        """Compute the plan for one object, as of `now`."""
         made = self._plan(record, observed, now)
         if (record.status or {}).get("phase") in FINAL_PHASES:
-            self.forget(record.uid)  # few more passes will ask for it
+            self.forget(record.uid)  # few more reconciles will need it
         return made
 
     def pod_names(self, record: JobRecord) -> list[str]:
-        """Of all pods that it may have, as of its generation."""
-        made = self._turned_into(record)
+        """The names of all pods that its current generation may have."""
+        made = self._description(record)
         if isinstance(made, InvalidObject):
             return []
         return [made.pod_name] if record.kind.is_viewer else [name for _, _, name in made.roster]
@@ -80,9 +85,9 @@ class Planner:
         is_over = (record.status or {}).get("phase") in FINAL_PHASES
         if record.manager and (record.manager != MULTIKUEUE or is_over):
             return Plan(None)
-        made = self._turned_into(record)
+        made = self._description(record)
         if record.kind.is_viewer:
-            # Imported for the first of them: few operators meet one.
+            # Imported for the first viewer: few operators meet one.
             from trainyard.lifecycle.viewer.viewer_plan import plan_invalid_viewer, plan_viewer
 
             if isinstance(made, InvalidObject):
@@ -96,7 +101,7 @@ class Planner:
             return plan_invalid(made, record.status, now, observed.pods)
         return plan(made, record.status, observed, now, self._settings)
 
-    def _turned_into(self, record: JobRecord) -> Any:
+    def _description(self, record: JobRecord) -> Any:
         generation, made = self._made.get(record.uid, (0, None))
         if not generation or generation != record.generation:
             made = self._describe(record)
@@ -112,8 +117,10 @@ class Planner:
         self._made.pop(uid, None)
 
     def _describe(self, record: JobRecord) -> Any:
-        """What a stored object turns into, judged anew: it may be older than our rules."""
-        # Decision 10.
+        """The description of a stored object, validated anew, as it may be older than our rules.
+
+        What they refuse becomes an `Invalid`, which fails the job (decision 10).
+        """
         from trainyard.kinds.kind_admission import admit
 
         admission = admit(dict(record.raw), open_templates=self._open_templates)
@@ -124,6 +131,6 @@ class Planner:
         described = record.kind.describe(model, self._settings)
         if record.kind.is_viewer or not admission.warnings:
             return described
-        # Who submitted the job may not have been told: not every server asks us for admission.
+        # Users may not have seen the warnings: not every server asks us for admission.
         warnings = tuple(p.detail for p in admission.warnings)
         return replace(described, warnings=(*described.warnings, *warnings))

@@ -1,13 +1,13 @@
-"""What every pass saw, decided and did, of a real operator or a simulated one: lines of JSON.
+"""A log, in lines of JSON, of what every reconcile observed, decided and requested.
 
-A pass begins with a line that says what was seen and decided; then comes a line for each request
-that carries it out, and one for how the pass ended, all with its number. What happened in between
-stands where it happened. A record (`trainyard operator --record`) also keeps the whole input of
-`plan()`, so that the decision can be computed anew (``python -m tests.simulation --replay``).
+A reconcile starts with a line that says what was observed and decided; then comes a line for each
+request, and one for how the reconcile ended, all with its number. `trainyard operator --record`
+also keeps the whole input of `plan()`, so that the decision can be computed again (``python -m
+tests.simulation --replay``).
 
-A record holds jobs as they are stored, their commands and environment among it; observed objects
-only as far as decisions need them, so never the data of a Secret or a ConfigMap. Manifests of what
-was created are kept as digests.
+The log contains jobs as they are stored, commands and environment included, but of other objects
+only what decisions need. It must never contain the data of a Secret or a ConfigMap: manifests of
+created objects are logged as digests.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 RECORD_BYTES = 32 * 1024 * 1024
 """A record that has grown to this is set aside as FILE.1, in place of the one before."""
 REDACTED = "(redacted)"
-_SECRETIVE = ("data", "stringData")
-_COPY_OF_THE_SPEC = "kubectl.kubernetes.io/last-applied-configuration"
+_SECRET_FIELDS = ("data", "stringData")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 Line = dict[str, Any]
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Sink(Protocol):
     """Where lines go."""
 
     def begin(self, head: bytes, /) -> object:
-        """A controller begins; the head says how it is set."""
+        """A controller starts; `head` is the line with its settings."""
         ...
 
     def write(self, line: bytes, /) -> object:
@@ -64,7 +64,7 @@ class Sink(Protocol):
 
 
 class ReconcileLog:
-    """Writes lines to `sink`; `at` tells the time as it is to stand in them.
+    """Writes lines to `sink`; `at` gives the time for each line.
 
     `replayable`: with the whole input of `plan()`.
     """
@@ -73,46 +73,46 @@ class ReconcileLog:
         self._sink = sink
         self._at = at
         self._replayable = replayable
-        self._passes: dict[JobKey, int] = {}
+        self._numbers: dict[JobKey, int] = {}
         self._count = 0
 
-    def begin(self, settings: OperatorSettings) -> None:
+    def start(self, settings: OperatorSettings) -> None:
         """A controller starts, with these settings."""
         encoded = _type(OperatorSettings).dump_python(settings, mode="json", exclude_defaults=True)
         self._sink.begin(_encode({"t": self._at(), "settings": encoded}))
 
-    def happened(self, what: str, **more: Any) -> None:
-        """Something that no pass did."""
+    def log_incident(self, what: str, **more: Any) -> None:
+        """Log something that no reconcile did, such as a fault of a simulation."""
         self._write({"happened": what, **more})
 
-    def decided(
+    def log_decision(
         self, job: JobRecord, observed: Observed, now: datetime, answer: Plan | Exception
     ) -> None:
-        """A pass begins: what it saw, and what `plan()` made of that."""
+        """A reconcile starts: log what it observed, and the plan or exception that came of it."""
         self._count += 1
-        self._passes[job.key] = self._count
+        self._numbers[job.key] = self._count
         line = {
             "pass": self._count,
             "job": str(job.key),
-            "seen": _seen(job, observed),
+            "seen": _summarize(job, observed),
             "decided": decision(job, answer, digests=self._replayable),
         }
         if self._replayable:
             line["input"] = {
                 "kind": job.kind.kind,
                 "now": now.isoformat(),
-                "job": _redact(_without_copy(job.raw)),
+                "job": _redact(_without_last_applied(job.raw)),
                 "observed": _type(Observed).dump_python(observed, mode="json"),
             }
         self._write(line)
 
-    def did(self, job: JobRecord, what: str, ended: str) -> None:
-        """A request of the job's pass was answered, or was not."""
-        self._write({"pass": self._passes.get(job.key), "did": what, "ended": ended})
+    def log_request(self, job: JobRecord, what: str, ended: str) -> None:
+        """A request of the job's reconcile was answered, or failed."""
+        self._write({"pass": self._numbers.get(job.key), "did": what, "ended": ended})
 
-    def ended(self, key: JobKey, how: str) -> None:
-        """The pass is over; one that found no job has not begun."""
-        number = self._passes.pop(key, None)
+    def log_end(self, key: JobKey, how: str) -> None:
+        """The reconcile is over; nothing is logged of one that found no job."""
+        number = self._numbers.pop(key, None)
         if number is not None:
             self._write({"pass": number, "ended": how})
 
@@ -121,7 +121,7 @@ class ReconcileLog:
 
 
 class RecordFile:
-    """A file of at most `most_bytes`, and the one before it beside it, both for the owner only."""
+    """A file of at most `most_bytes`, and its predecessor as FILE.1, readable by the owner only."""
 
     def __init__(self, path: Path, most_bytes: int = RECORD_BYTES) -> None:
         """Raises `RecordError`; what fails later ends the record, and nothing else."""
@@ -156,7 +156,7 @@ class RecordFile:
             self._file.close()
 
     def close(self) -> None:
-        """Take in no more."""
+        """Close the file."""
         self._file.close()
 
 
@@ -164,23 +164,23 @@ def _open(path: Path) -> FileIO:
     return FileIO(path, "ab", opener=partial(os.open, mode=0o600))
 
 
-# What stands in the lines.
+# The contents of lines.
 
 
 def decision(job: JobRecord, answer: Plan | Exception, *, digests: bool = True) -> Line:
-    """A plan as plain values: the status as changes by path, actions and events as texts."""
+    """A plan as JSON values: the status as changes by path, actions and events as texts."""
     if isinstance(answer, Exception):
         return {"raised": f"{type(answer).__name__}: {answer}"}
-    told: Line = {}
+    line: Line = {}
     if answer.status is not None:
-        told["status"] = dict(changes(_plain(job.status or {}), _plain(answer.status)))
+        line["status"] = dict(changes(_plain(job.status or {}), _plain(answer.status)))
     if answer.actions:
-        told["actions"] = [_action(action, digests) for action in answer.actions]
+        line["actions"] = [_action(action, digests) for action in answer.actions]
     if answer.events:
-        told["events"] = [f"{e.type} {e.reason}: {e.message}" for e in answer.events]
+        line["events"] = [f"{e.type} {e.reason}: {e.message}" for e in answer.events]
     if answer.wake_at is not None:
-        told["wake"] = answer.wake_at.isoformat()
-    return told
+        line["wake"] = answer.wake_at.isoformat()
+    return line
 
 
 def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -216,7 +216,7 @@ def _digest(manifest: Mapping[str, Any]) -> str:
     return hashlib.blake2s(text, digest_size=6).hexdigest()
 
 
-def _seen(job: JobRecord, observed: Observed) -> Line:
+def _summarize(job: JobRecord, observed: Observed) -> Line:
     seen: Line = {
         "version": job.resource_version,
         "phase": (job.status or {}).get("phase", ""),
@@ -243,21 +243,21 @@ def _pod(pod: Pod) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _without_copy(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """A job without kubectl's copy of it, which says nothing new."""
+def _without_last_applied(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A job without kubectl's copy of it in an annotation."""
     metadata = dict(raw["metadata"])
     notes = metadata.get("annotations") or {}
-    if _COPY_OF_THE_SPEC in notes:
-        metadata["annotations"] = {k: v for k, v in notes.items() if k != _COPY_OF_THE_SPEC}
+    if _LAST_APPLIED in notes:
+        metadata["annotations"] = {k: v for k, v in notes.items() if k != _LAST_APPLIED}
     return {**raw, "metadata": metadata}
 
 
 def _redact(value: Any) -> Any:
-    """The same without what Secrets keep."""
+    """A copy without the contents of Secrets and ConfigMaps."""
     if isinstance(value, Mapping):
         return {
             name: dict.fromkeys(inner, REDACTED)
-            if name in _SECRETIVE and isinstance(inner, Mapping)
+            if name in _SECRET_FIELDS and isinstance(inner, Mapping)
             else _redact(inner)
             for name, inner in value.items()
         }
@@ -271,7 +271,7 @@ def _encode(line: Any) -> bytes:
 
 
 def _as_plain(value: Any) -> Any:
-    """Named tuples and other mappings, which JSON has no word for."""
+    """Encode what orjson does not know: other mappings and sequences."""
     return dict(value) if isinstance(value, Mapping) else list(value)
 
 

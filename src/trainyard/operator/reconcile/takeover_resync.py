@@ -1,10 +1,10 @@
-"""What one who takes over makes sure of before it acts on a cache that only ever watched.
+"""Reads a job and its pods from the server before a new leader first acts on the job.
 
-A leader's cache knows the leader's own writes; that of a standby knows what its watches told, and a
-watch may have fallen silent minutes ago without a word. Pods that it does not know would be taken
-for deleted, and an incident for one that costs nothing (decision 189). So the first time that a job
-calls for anything, the job and its pods are read, one by one, from the server. A job that calls for
-nothing costs nothing.
+A leader's cache contains the leader's own writes. That of a former standby contains only what its
+watches have shown, and a watch may have fallen silent minutes ago without an error. Pods missing in
+it would be taken for deleted, and a failure for one that costs nothing (decision 189). So the first
+time that a job needs action, the job and its pods are read one by one. A job that needs none costs
+no request.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from trainyard.operator.reconcile.object_cache import ObjectCache
 
 
 class TakeoverResync:
-    """Which jobs are yet to be read, and how; `at_once` requests of one job at a time."""
+    """Knows which jobs are yet to be read, and reads them; `at_once` requests at a time."""
 
     def __init__(
         self,
@@ -35,29 +35,29 @@ class TakeoverResync:
         self._jobs = jobs
         self._pods = pods
         self._at_once = at_once
-        self._is_sure: dict[str, bool] = {}
+        self._is_current: dict[str, bool] = {}
 
-    def begin(self) -> None:
-        """Another may have worked until now."""
-        self._is_sure.clear()
+    def start_leading(self) -> None:
+        """Trust no job: another leader may have worked until now."""
+        self._is_current.clear()
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
-        self._is_sure.pop(uid, None)
+        self._is_current.pop(uid, None)
 
-    def doubt(self, uid: str) -> None:
-        """Somebody else has written to the job."""
-        self._is_sure[uid] = False
+    def require_resync(self, uid: str) -> None:
+        """Read the job again before the next action: somebody else has written to it."""
+        self._is_current[uid] = False
 
-    def about(self, job: JobRecord) -> bool:
-        """Whether there may be more of it than is known here."""
-        if job.uid not in self._is_sure:
-            # Decision 214: without a status there is no pod yet.
-            self._is_sure[job.uid] = not job.status and not self._pods_of(job)
-        return not self._is_sure[job.uid]
+    def needs_resync(self, job: JobRecord) -> bool:
+        """Whether the cache may lack some of the job's state."""
+        if job.uid not in self._is_current:
+            # A job without a status has no pods yet, as the status comes first (decision 214).
+            self._is_current[job.uid] = not job.status and not self._pods_of(job)
+        return not self._is_current[job.uid]
 
-    async def settle(self, job: JobRecord, names: Collection[str]) -> None:
-        """Read the job, and the pods of these names and those that are known."""
+    async def resync(self, job: JobRecord, names: Collection[str]) -> None:
+        """Read the job, the pods with these names and those that are cached. Raises KubeError."""
         slots = asyncio.Semaphore(self._at_once)
 
         async def read(name: str) -> None:
@@ -73,8 +73,8 @@ class TakeoverResync:
         if raw is None or raw["metadata"]["uid"] != job.uid:
             store.forget(job)
         else:
-            store.wrote(JobRecord.decode(job.kind, raw))
-        self._is_sure[job.uid] = True
+            store.record_own_write(JobRecord.decode(job.kind, raw))
+        self._is_current[job.uid] = True
 
     def _pods_of(self, job: JobRecord) -> set[str]:
         return {pod.name for pod in self._pods.owned_by(job.namespace, job.uid)}
@@ -85,7 +85,7 @@ class TakeoverResync:
         if known is not None and (raw is None or raw["metadata"]["uid"] != known.uid):
             self._pods.forget(known)
         if raw is not None and (pod := Pod.decode(raw)).owner_uid == job.uid:
-            self._pods.wrote(pod)
+            self._pods.record_own_write(pod)
 
     async def _get(self, resource: Resource, name: str, namespace: str) -> dict[str, Any] | None:
         try:

@@ -1,4 +1,4 @@
-"""A delayed work queue: one pass per key at a time, many keys at once, wake-ups that fire on time.
+"""A delayed work queue: one reconcile per key at a time, many keys at once, timely wake-ups.
 
 Delays come in two kinds. Retries wait on the loop's monotonic clock. Wake-ups (deadlines, restart
 delays, TTL) are moments of the wall clock, and are compared with it at least every few seconds,
@@ -19,29 +19,29 @@ from trainyard.schema.dataclass import dataclass
 K = TypeVar("K", bound=Hashable)
 
 _WALL_CLOCK_CHECK_SECONDS = 5.0
-_FEW_ALARMS = 1000
-"""Not worth a look for those that were replaced."""
+_MIN_ALARMS_TO_PRUNE = 1000
+"""With fewer, it is not worth looking for wake-ups that were replaced."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    """What is known of one key."""
+    """The state of one key."""
 
     queued: bool = False
     active: bool = False
-    again: bool = False
+    dirty: bool = False
     forgotten: bool = False
     failures: int = 0
     rest_until: float = 0.0
     due: float | None = None
-    alarm: datetime | None = None
+    wakeup: datetime | None = None
 
 
 class WorkQueue(Generic[K]):
-    """Keys that need a pass.
+    """Keys that need a reconcile.
 
-    A key added while its pass runs gets another pass afterwards; added many times, one. `now` is
-    the wall clock. `run` must be running for anything delayed to come due.
+    A key added while its reconcile runs gets another one afterwards, however often it was added.
+    `now` is the wall clock. `run` must be running for anything delayed to come due.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class WorkQueue(Generic[K]):
         retry_max_seconds: float = 60.0,
         waited: Callable[[float], None] = lambda seconds: None,
     ) -> None:
-        """`waited` is told how long each key that was due waited for its pass."""
+        """`waited` is called with the seconds for which each due key waited for its reconcile."""
         self._now = now
         self._retry_min = retry_min_seconds
         self._retry_max = retry_max_seconds
@@ -61,9 +61,9 @@ class WorkQueue(Generic[K]):
         self._is_ready = asyncio.Semaphore(0)
         self._waited = waited
         self._ready_since: dict[K, float] = {}
-        """Those that are ready, in the order in which they became so."""
+        """Since when each ready key is ready, oldest first."""
         self._due: list[tuple[float, int, K]] = []
-        self._alarms: list[tuple[datetime, int, K]] = []
+        self._wakeups: list[tuple[datetime, int, K]] = []
         self._serial = 0
         self._rescheduled = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -73,16 +73,16 @@ class WorkQueue(Generic[K]):
 
     @property
     def oldest_seconds(self) -> float:
-        """For how long the key has waited that has been due the longest; 0 if none is."""
+        """Seconds for which the oldest ready key has waited; 0 if none is ready."""
         now = self._loop.time()
         return now - next(iter(self._ready_since.values()), now)
 
     def add(self, key: K) -> None:
-        """Have a pass for `key`, as soon as its rest after the last pass is over."""
+        """Reconcile `key` as soon as its rest after the last reconcile is over."""
         entry = self._entries.setdefault(key, _Entry())
         entry.forgotten = False
         if entry.active:
-            entry.again = True
+            entry.dirty = True
         elif not entry.queued:
             if self._loop.time() < entry.rest_until:
                 self._schedule(key, entry, entry.rest_until)
@@ -94,28 +94,28 @@ class WorkQueue(Generic[K]):
                 self._is_ready.release()
 
     def retry(self, key: K) -> float:
-        """Have a pass for `key` after an error; the delay in seconds doubles each time."""
+        """Reconcile `key` again after an error; returns the delay in seconds, doubled each time."""
         entry = self._entries.setdefault(key, _Entry())
         delay = min(self._retry_max, self._retry_min * 2.0**entry.failures)
         entry.failures = min(entry.failures + 1, 30)
         self._schedule(key, entry, self._loop.time() + delay)
         return delay
 
-    def succeeded(self, key: K) -> None:
-        """The next error of `key` starts with the shortest delay again."""
+    def reset_backoff(self, key: K) -> None:
+        """Have the next error of `key` start with the shortest delay again."""
         if key in self._entries:
             self._entries[key].failures = 0
 
-    def wake_at(self, key: K, when: datetime | None) -> None:
-        """Have a pass for `key` at `when`, in place of the wake-up set before."""
+    def set_wakeup(self, key: K, when: datetime | None) -> None:
+        """Reconcile `key` at `when`, in place of the wake-up set before; None: no wake-up."""
         entry = self._entries.setdefault(key, _Entry())
-        if entry.alarm == when:
+        if entry.wakeup == when:
             return
-        entry.alarm = when
+        entry.wakeup = when
         if when is not None:
-            self._drop_void_alarms()
+            self._prune_wakeups()
             self._serial += 1
-            heapq.heappush(self._alarms, (when, self._serial, key))
+            heapq.heappush(self._wakeups, (when, self._serial, key))
             self._rescheduled.set()
 
     def forget(self, key: K) -> None:
@@ -124,13 +124,13 @@ class WorkQueue(Generic[K]):
         if entry is None:
             return
         if entry.active or entry.queued:
-            entry.due = entry.alarm = None
-            entry.forgotten = True  # once its pass is over
+            entry.due = entry.wakeup = None
+            entry.forgotten = True  # once its reconcile is over
         else:
             del self._entries[key]
 
     async def get(self) -> K:
-        """The next key that is due; the caller must call `done` after its pass."""
+        """The next ready key; the caller must call `done` after its reconcile."""
         await self._is_ready.acquire()
         key = self._ready.popleft()
         self._waited(self._loop.time() - self._ready_since.pop(key))
@@ -140,21 +140,21 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K, *, rest_seconds: float = 0.0) -> None:
-        """The pass of `key` is over; leave it alone for `rest_seconds`, whatever comes in."""
+        """The reconcile of `key` is over; it rests for `rest_seconds`, even if it is added."""
         entry = self._entries[key]
         entry.active = False
         entry.rest_until = self._loop.time() + rest_seconds
-        if entry.again:
-            entry.again = False
+        if entry.dirty:
+            entry.dirty = False
             self.add(key)
         elif entry.forgotten:
             del self._entries[key]
 
     async def run(self) -> None:
-        """Move keys whose time has come to the ready ones, for ever."""
+        """Make delayed keys ready when they come due; runs until cancelled."""
         while True:
             self._rescheduled.clear()
-            wait = min(self._release_due(), self._release_alarms())
+            wait = min(self._release_due(), self._release_wakeups())
             try:
                 async with asyncio.timeout(wait):
                     await self._rescheduled.wait()
@@ -169,19 +169,19 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._due, (due, self._serial, key))
         self._rescheduled.set()
 
-    def _drop_void_alarms(self) -> None:
-        """Deadlines of jobs that ended early would be kept for as long as those had allowed."""
-        if len(self._alarms) < _FEW_ALARMS + 2 * len(self._entries):
+    def _prune_wakeups(self) -> None:
+        """Drop replaced wake-ups, such as deadlines of days of jobs that ended early."""
+        if len(self._wakeups) < _MIN_ALARMS_TO_PRUNE + 2 * len(self._entries):
             return
-        self._alarms = [alarm for alarm in self._alarms if self._is_set(*alarm)]
-        heapq.heapify(self._alarms)
+        self._wakeups = [wakeup for wakeup in self._wakeups if self._is_set(*wakeup)]
+        heapq.heapify(self._wakeups)
 
     def _is_set(self, when: datetime, serial: int, key: K) -> bool:
         entry = self._entries.get(key)
-        return entry is not None and entry.alarm == when
+        return entry is not None and entry.wakeup == when
 
     def _release_due(self) -> float:
-        """Release what is due; the seconds until the next."""
+        """Make retries ready that are due; returns the seconds until the next."""
         now = self._loop.time()
         while self._due:
             due, _, key = self._due[0]
@@ -197,19 +197,19 @@ class WorkQueue(Generic[K]):
                 self.add(key)
         return 3600.0
 
-    def _release_alarms(self) -> float:
-        """Wake what is due by the wall clock; the seconds after which to look again."""
+    def _release_wakeups(self) -> float:
+        """Make wake-ups ready that are due by the wall clock; returns seconds until the next."""
         now = self._now()
-        while self._alarms:
-            when, serial, key = self._alarms[0]
+        while self._wakeups:
+            when, serial, key = self._wakeups[0]
             if not self._is_set(when, serial, key):
-                heapq.heappop(self._alarms)
+                heapq.heappop(self._wakeups)
             elif when > now:
                 return min((when - now).total_seconds(), _WALL_CLOCK_CHECK_SECONDS)
             else:
-                heapq.heappop(self._alarms)
+                heapq.heappop(self._wakeups)
                 entry = self._entries[key]
-                entry.alarm = None
+                entry.wakeup = None
                 entry.rest_until = 0.0  # a deadline does not wait for a rest to be over
                 self.add(key)
         return 3600.0
