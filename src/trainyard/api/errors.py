@@ -22,7 +22,7 @@ from trainyard.client.target import CommandError as CommandError
 from trainyard.kube.errors import KubeError as KubeError
 
 if TYPE_CHECKING:
-    from trainyard.diagnosis.card import Card
+    from trainyard.diagnosis.failure_card import FailureCard
 
 
 class JobFailed(CommandError):
@@ -31,13 +31,13 @@ class JobFailed(CommandError):
     `card` says of one that failed who is to blame, by which exception, and what helps.
     """
 
-    def __init__(self, text: str, job: Job, card: Card | None = None) -> None:
+    def __init__(self, text: str, job: Job, card: FailureCard | None = None) -> None:
         super().__init__(text if card is None else f"{text}\n{_told(card)}")
         self.job, self.card, self.object = job, card, str(job)
         self.fix = card.remedy if card else ""
 
 
-def _told(card: Card) -> str:
+def _told(card: FailureCard) -> str:
     who = f"{card.who} failed ({card.ending}): " if card.who else ""
     place = f"{card.place}: {card.source}" if card.place else ""
     lines = (f"{who}{card.reason}", place, card.cause, f"→ {card.remedy}" if card.remedy else "")

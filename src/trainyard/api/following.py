@@ -27,7 +27,7 @@ from trainyard.kube.resources import PODS
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.diagnosis.card import Card
+    from trainyard.diagnosis.failure_card import FailureCard
     from trainyard.manifest.reader import Document
 
 
@@ -82,7 +82,7 @@ class Run:
                     PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
                 )
 
-    async def card(self, job: Job) -> Card | None:
+    async def card(self, job: Job) -> FailureCard | None:
         """Who is to blame that one has failed; None where the cluster cannot tell any more."""
         from trainyard.api.situations import known_card
 

@@ -12,8 +12,8 @@ from trainyard.client.events import events_of
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.tails import kept_tails, tails
-from trainyard.diagnosis import Cause, Situation, blame, launches
-from trainyard.diagnosis.card import Card, card_of
+from trainyard.diagnosis import Cause, Situation, first_failure, launch_diagnosis
+from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 from trainyard.kube.client import Client
 from trainyard.machine.state_folder import is_full
 from trainyard.schema.errors import TrainyardError
@@ -29,7 +29,7 @@ async def situation_of(client: Client, job: Job, folder: Path | None) -> Situati
         is_local=folder is not None,
         full_disk=str(folder) if folder and is_full(folder) else "",
     )
-    wanted = {*launches.concerned(found), *blame.concerned(found)}
+    wanted = {*launch_diagnosis.pods_to_read(found), *first_failure.pods_to_read(found)}
     present = [pod for pod in found.pods if pod.name in wanted]
     logs = await tails(client, job, present, folder)
     gone = sorted(wanted - logs.keys())
@@ -44,7 +44,7 @@ class Explanation:
     situation: Situation
     causes: list[Cause]
     """The gravest first: what, how it shows, and advice; none for a job that simply runs."""
-    card: Card | None
+    card: FailureCard | None
     """Of a job that has failed: who is to blame, by which exception, and what helps."""
 
     @property
@@ -61,15 +61,15 @@ class Explanation:
 async def explanation_of(client: Client, job: Job, folder: Path | None) -> Explanation:
     """Why the job is where it is; `folder` as above."""
     situation = await situation_of(client, job, folder)
-    return Explanation(situation, diagnosis.causes(situation), card_of(situation))
+    return Explanation(situation, diagnosis.causes(situation), failure_card_of(situation))
 
 
-async def failure_card(client: Client, job: Job, folder: Path | None) -> Card | None:
+async def failure_card(client: Client, job: Job, folder: Path | None) -> FailureCard | None:
     """The card of a job that has failed, None of any other; `folder` as above."""
-    return card_of(await situation_of(client, job, folder))
+    return failure_card_of(await situation_of(client, job, folder))
 
 
-async def known_card(client: Client, job: Job, folder: Path | None) -> Card | None:
+async def known_card(client: Client, job: Job, folder: Path | None) -> FailureCard | None:
     """The same; None also where the cluster is not there any more to tell."""
     with contextlib.suppress(TrainyardError):
         return await failure_card(client, job, folder)

@@ -17,7 +17,7 @@ from trainyard.cli.format import printable
 if TYPE_CHECKING:
     from trainyard.api.aio import AsyncClient
     from trainyard.api.connection import JobName
-    from trainyard.diagnosis.card import Card
+    from trainyard.diagnosis.failure_card import FailureCard
 
 _NARROWEST = 40
 _REASON_LINES, _SOURCE_LINES, _TEXT_LINES = 3, 1, 2
@@ -33,7 +33,7 @@ async def tell_of_failure(client: AsyncClient, name: JobName) -> bool:
     return False
 
 
-def print_card(card: Card, *, err: bool = False) -> None:
+def print_card(card: FailureCard, *, err: bool = False) -> None:
     """The card at the width of the terminal; where it does not go to one, at any."""
     stream = sys.stderr if err else sys.stdout
     is_terminal = stream.isatty()
@@ -42,7 +42,7 @@ def print_card(card: Card, *, err: bool = False) -> None:
         click.echo(line, err=err)
 
 
-def lines_of(card: Card, width: int = 0, *, is_coloured: bool = False) -> Iterator[str]:
+def lines_of(card: FailureCard, width: int = 0, *, is_coloured: bool = False) -> Iterator[str]:
     """The lines of the card, of at most `width` columns but for the command; 0: of any length."""
 
     def text(words: str, indent: str, most: int = _TEXT_LINES, **style: object) -> Iterator[str]:

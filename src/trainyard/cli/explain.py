@@ -16,7 +16,7 @@ from trainyard.cli.format import printable
 from trainyard.cli.target import on_job
 from trainyard.client.job import Job
 from trainyard.diagnosis import Cause, Situation
-from trainyard.diagnosis.card import Card
+from trainyard.diagnosis.failure_card import FailureCard
 
 _MOST_WARNINGS = 5
 
@@ -42,7 +42,7 @@ async def command(client: AsyncClient, job: Job, output: str | None) -> None:
         click.echo(text)
 
 
-def render(situation: Situation, found: Sequence[Cause], card: Card | None = None) -> str:
+def render(situation: Situation, found: Sequence[Cause], card: FailureCard | None = None) -> str:
     """The answer as text: the first cause in the headline, then what shows it and what helps.
 
     With a `card`, which is printed above, it is what more there is to say.
@@ -57,7 +57,7 @@ def render(situation: Situation, found: Sequence[Cause], card: Card | None = Non
     return printable("\n".join(lines))
 
 
-def _beside(cause: Cause, card: Card) -> Cause:
+def _beside(cause: Cause, card: FailureCard) -> Cause:
     """What the card leaves out of a cause."""
     told = {f"| {card.reason}", f"| {card.place}: {card.source}", card.remedy, card.cause}
     return Cause(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainyard.api.shape import ClusterShape
     from trainyard.cli.sources import Source
     from trainyard.client.job import Job
-    from trainyard.diagnosis.card import Card
+    from trainyard.diagnosis.failure_card import FailureCard
     from trainyard.embedded.node.shim_process import ShimHandle
     from trainyard.manifest.reader import Document, ReadResult
 
@@ -255,7 +255,7 @@ class _Run:
 
             print_card(self._from_here(card, seconds))
 
-    def _from_here(self, card: Card, seconds: float) -> Card:
+    def _from_here(self, card: FailureCard, seconds: float) -> FailureCard:
         """The card with what is known here: how long it took, and how to go on."""
         command = f"{card.command} {self.options}" if self.options else card.command
         if not self.keeps and os.access(card.log, os.R_OK):  # nobody is left who could be asked

@@ -7,14 +7,14 @@ from typing import Any
 
 from trainyard.client.events import event_time
 from trainyard.diagnosis import (
-    checking,
-    deaths,
-    ended,
-    hanging,
-    launches,
-    pods,
-    straggling,
-    waiting,
+    finished_jobs,
+    hang_diagnosis,
+    job_blockers,
+    launch_diagnosis,
+    node_check_diagnosis,
+    pod_blockers,
+    replica_failures,
+    straggler_diagnosis,
 )
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.kinds.shared.reasons import Phase, launch_wait_message
@@ -26,41 +26,43 @@ __all__ = ["Cause", "Situation", "causes", "headline", "warnings"]
 _Rule = Callable[[Situation], Iterable[Cause]]
 
 _RULES: tuple[_Rule, ...] = (
-    waiting.disk_is_full,
-    waiting.being_deleted,
-    ended.succeeded,
-    ended.failed,
+    job_blockers.disk_is_full,
+    job_blockers.being_deleted,
+    finished_jobs.succeeded,
+    finished_jobs.failed,
     # From here on the job has not ended.
-    waiting.paused,
-    waiting.not_seen,
-    waiting.troubled,
-    waiting.restarting,
-    pods.lost,
-    pods.stuck,
-    pods.unschedulable,
-    pods.not_starting,
-    waiting.resuming,
-    waiting.in_debug,
-    pods.awaited,
-    launches.waiting,
-    launches.differing,
-    checking.goes_on,
-    hanging.waiting,
-    checking.bad,
-    straggling.late,
-    waiting.degraded,
-    pods.half_ended,
-    pods.unready,
-    pods.starting,
+    job_blockers.paused,
+    job_blockers.not_seen,
+    job_blockers.reported_by_controller,
+    job_blockers.restarting,
+    pod_blockers.lost,
+    pod_blockers.stuck_terminating,
+    pod_blockers.unschedulable,
+    pod_blockers.not_starting,
+    job_blockers.resuming,
+    job_blockers.in_debug,
+    pod_blockers.waiting_for_peers,
+    launch_diagnosis.not_launched,
+    launch_diagnosis.differing_hosts,
+    node_check_diagnosis.in_progress,
+    hang_diagnosis.hanging,
+    node_check_diagnosis.bad_nodes,
+    straggler_diagnosis.late_ranks,
+    job_blockers.degraded,
+    pod_blockers.half_ended,
+    pod_blockers.unready,
+    pod_blockers.starting,
 )
 """Gravest first: what a later rule finds may follow from what an earlier one found."""
-_CONCLUSIVE = frozenset({waiting.being_deleted, ended.succeeded, ended.failed, waiting.paused})
+_CONCLUSIVE = frozenset(
+    {job_blockers.being_deleted, finished_jobs.succeeded, finished_jobs.failed, job_blockers.paused}
+)
 """Rules that leave nothing to add once they apply."""
 
-_FALLBACKS = frozenset({waiting.resuming, pods.starting})
+_FALLBACKS = frozenset({job_blockers.resuming, pod_blockers.starting})
 """Rules that say no more than the phase; for want of something better."""
 
-_TOLD = frozenset(
+_EXPLAINED_REASONS = frozenset(
     {
         *("FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff"),
         *("LaunchWaits", "Hung", "Straggler", "NodeCheck"),
@@ -92,14 +94,14 @@ def headline(situation: Situation, found: list[Cause]) -> str:
         f" {counts.get('running', 0)} of {sum(counts.values())} replicas run." if counts else ""
     )
     text = f"{situation.job} is {state}, and nothing is wrong with it that can be seen.{running}"
-    return text + _history(situation)
+    return text + _last_attempt(situation)
 
 
-def _history(situation: Situation) -> str:
+def _last_attempt(situation: Situation) -> str:
     """What the last attempt ended with; a job that runs again may still be asked why."""
     if not (failure := situation.job.last_failure):
         return ""
-    death = deaths.of(situation, failure)
+    death = replica_failures.failure_of_attempt(situation, failure)
     age = duration(situation.ago(failure.get("endTime")))
     return (
         f"\n    attempt {failure.get('number', '?')} was ended by {death.who} ({death.ending}) "
@@ -113,11 +115,15 @@ def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
     newest: dict[str, Mapping[str, Any]] = {}
     for event in situation.events:
         message = (event.get("message") or "").strip()
-        if event.get("type") != "Warning" or event.get("reason") in _TOLD or message in told:
+        if (
+            event.get("type") != "Warning"
+            or event.get("reason") in _EXPLAINED_REASONS
+            or message in told
+        ):
             continue
-        if event.get("reason") == "Unhealthy" and _is_well(situation, event):
+        if event.get("reason") == "Unhealthy" and _is_probe_passing(situation, event):
             continue
-        if launch_wait_message(message) or LAUNCHED_PATH in message:  # told by `launches`
+        if launch_wait_message(message) or LAUNCHED_PATH in message:  # told by `launch_diagnosis`
             continue
         text = f"{event.get('reason')}: {message}"
         newest.pop(text, None)
@@ -128,7 +134,7 @@ def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
     ]
 
 
-def _is_well(situation: Situation, event: Mapping[str, Any]) -> bool:
+def _is_probe_passing(situation: Situation, event: Mapping[str, Any]) -> bool:
     """Whether the probe that an event tells of succeeds by now, or no longer matters."""
     pod = situation.pod(str((event.get("involvedObject") or {}).get("name")))
     if pod is None or situation.job.phase == Phase.SUCCEEDED:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 
-from trainyard.evidence.frames import Frame, frame_of, source_of
-from trainyard.evidence.messages import Message
+from trainyard.evidence.exception_messages import Message
+from trainyard.evidence.source_frames import Frame, parse_frame, parse_source
 from trainyard.schema.dataclass import dataclass
 
 _HEAD = "Traceback (most recent call last"
@@ -46,7 +46,7 @@ _RANK = re.compile(r"\[(?:rank|default(?:_\w+?)?)(\d+)\]:?")
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class RaisedException:
     """One exception, or a fatal error of the interpreter."""
 
     type: str
@@ -60,11 +60,11 @@ class Raised:
     """Where it begins: index of a line."""
     last: int = 0
     """Where it ends."""
-    is_told: bool = False
+    is_logged: bool = False
     """Whether it was only told of, and ended no process."""
     worker: str = ""
     """What it was raised in, if that is a helper of the process: `DataLoader worker process 0`."""
-    root: Raised | None = None
+    root: RaisedException | None = None
     """The exception from which it followed."""
     is_native: bool = False
     """A crash of native code, with the stack of Python above it."""
@@ -88,7 +88,7 @@ class Raised:
         return next(reversed(own or self.frames), None)
 
 
-def raised_in(lines: Sequence[str]) -> list[Raised]:
+def find_exceptions(lines: Sequence[str]) -> list[RaisedException]:
     """All exceptions of a log, in the order in which they end."""
     reader = _Reader()
     for number, line in enumerate(lines):
@@ -102,14 +102,14 @@ class _Open:
 
     prefix: str
     first: int
-    is_told: bool = False
-    root: Raised | None = None
+    is_logged: bool = False
+    root: RaisedException | None = None
     frames: list[Frame] = field(default_factory=list)
     worker: str = ""
     strangers: int = 0
     heads: int = 1
     """How many begin alike: processes whose lines cannot be told apart."""
-    again: Raised | None = None
+    reopened: RaisedException | None = None
     """What was read already and has more frames."""
     width: int = 0
     """Of the box around it, where there is one."""
@@ -117,9 +117,9 @@ class _Open:
 
 @dataclass(slots=True)
 class _Reader:
-    found: list[Raised] = field(default_factory=list)
+    found: list[RaisedException] = field(default_factory=list)
     _open: dict[str, _Open] = field(default_factory=dict)
-    _linked: dict[str, Raised] = field(default_factory=dict)
+    _linked: dict[str, RaisedException] = field(default_factory=dict)
     """By prefix, the exception from which the next one follows."""
     _fatal: _Fatal | None = None
     _line: str = ""
@@ -142,18 +142,20 @@ class _Reader:
             self._fatal = _Fatal(line[:at], number, what, number)
         elif (at := line.find(_THROWN)) >= 0:
             name = line[at + len(_THROWN) :].partition("'")[0] or "an exception of C++"
-            self.found.append(Raised(name, "", (), line[:at], number, number, is_native=True))
+            self.found.append(
+                RaisedException(name, "", (), line[:at], number, number, is_native=True)
+            )
             self._message = Message(is_native=True)
         elif not self._continue(number, line):
-            self._read_loose(number, line)
+            self._read_outside(number, line)
         if line.strip():
             self._before = line
 
-    def done(self) -> list[Raised]:
+    def done(self) -> list[RaisedException]:
         """All that was found; what has no end is left out, a fatal error has none."""
         self._end_fatal()
-        for each in [each for each in self._open.values() if each.again is not None]:
-            self._close_again(each)
+        for each in [each for each in self._open.values() if each.reopened is not None]:
+            self._close_reopened(each)
         return self.found
 
     def _end_fatal(self) -> None:
@@ -178,8 +180,8 @@ class _Reader:
         elif (box := before.rstrip("─━- "))[-1:] in ("╭", "┌", "+"):  # rich draws a box
             prefix, width = box[:-1], len(self._line)
         same = self._open.get(prefix)
-        if same is not None and same.again is not None:
-            self._close_again(same)
+        if same is not None and same.reopened is not None:
+            self._close_reopened(same)
             same = None
         if same is not None and not worker and number - same.first < _PATIENCE:
             same.heads += 1
@@ -210,18 +212,18 @@ class _Reader:
 
     def _add(self, each: _Open, number: int, line: str) -> bool:
         rest = line[len(each.prefix) :]
-        if (frame := frame_of(rest)) is not None:
+        if (frame := parse_frame(rest)) is not None:
             if frame not in each.frames[-each.heads :] and len(each.frames) < _MOST_FRAMES:
                 each.frames.append(frame)
             return True
-        if (source := source_of(rest)) is not None and each.frames:
+        if (source := parse_source(rest)) is not None and each.frames:
             if source and not each.frames[-1].source:
                 each.frames[-1] = replace(each.frames[-1], source=source)
             return True
         if not rest.strip() or rest.startswith("  [Previous line repeated"):
             return True
-        if each.again is not None:
-            self._close_again(each)
+        if each.reopened is not None:
+            self._close_reopened(each)
             return False
         ended = _RAISED.fullmatch(rest)
         if ended is None or not each.frames:
@@ -235,16 +237,16 @@ class _Reader:
         self._message = Message(self.found[-1].message, text.endswith(":"), width, column=len(text))
         return True
 
-    def _close_again(self, each: _Open) -> None:
+    def _close_reopened(self, each: _Open) -> None:
         """Of what was read already there are no more frames."""
         del self._open[each.prefix]
-        if each.again is not None:
-            self.found.append(replace(each.again, frames=tuple(each.frames)))
+        if each.reopened is not None:
+            self.found.append(replace(each.reopened, frames=tuple(each.frames)))
 
     def _close(self, each: _Open, number: int, name: str, message: str) -> None:
-        raised = Raised(
+        raised = RaisedException(
             name, message, tuple(each.frames), each.prefix, each.first, number,
-            each.is_told, each.worker, each.root,
+            each.is_logged, each.worker, each.root,
         )  # fmt: skip
         root = raised.root
         if root is not None and (root.text == raised.text or message.startswith(_WORKER_GONE)):
@@ -260,7 +262,7 @@ class _Reader:
         if not each.heads:
             del self._open[each.prefix]
 
-    def _read_loose(self, number: int, line: str) -> None:
+    def _read_outside(self, number: int, line: str) -> None:
         """Outside of any traceback: what links two, begins one, or says more of one."""
         text = line.strip()
         if text.endswith((_CAUSE, _CONTEXT)):
@@ -270,15 +272,15 @@ class _Reader:
                 self._linked[prefix] = root
         elif text == _FROM_USER_CODE and self.found:
             last = self.found.pop()
-            again = self._begin_at(line[: line.find(_FROM_USER_CODE)], number)
-            again.again, again.frames = last, list(last.frames)
+            reopened = self._begin_at(line[: line.find(_FROM_USER_CODE)], number)
+            reopened.reopened, reopened.frames = last, list(last.frames)
         elif (at := line.find('  File "')) >= 0:
             # An error of syntax has no head, nor has a traceback whose beginning is cut off.
             self._add(self._headless(line[:at], number), number, line)
         elif self.found and _MEMBER.search(self._before):
             self._read_member(number, line)
         elif self.found and number - self.found[-1].last == 1:
-            self._say_more(line)
+            self._extend_message(line)
 
     def _read_member(self, number: int, line: str) -> None:
         """An exception of a group that was not raised itself, and so has no frames of its own."""
@@ -286,7 +288,7 @@ class _Reader:
         if (ended := _RAISED.fullmatch(rest.rstrip())) is not None:
             frames = self.found[-1].frames
             message = (ended[2] or "").strip()
-            raised = Raised(ended[1], message, frames, margin + bar, number, number)
+            raised = RaisedException(ended[1], message, frames, margin + bar, number, number)
             self.found.append(raised)
 
     def _headless(self, prefix: str, number: int) -> _Open:
@@ -295,15 +297,15 @@ class _Reader:
             if each.first == number - 1 and not each.frames:
                 # Its head stands behind a progress bar, or in the message of a logger.
                 del self._open[key]
-                each.prefix, each.is_told = prefix, each.is_told or bool(_LOGGED.search(key))
+                each.prefix, each.is_logged = prefix, each.is_logged or bool(_LOGGED.search(key))
                 self._open[prefix] = each
                 return each
         return self._begin_at(prefix, number)
 
-    def _say_more(self, line: str) -> None:
+    def _extend_message(self, line: str) -> None:
         """A message of several lines."""
         last = self.found[-1]
-        if line.startswith(last.prefix) and self._message.goes_on(line[len(last.prefix) :]):
+        if line.startswith(last.prefix) and self._message.continues(line[len(last.prefix) :]):
             message = self._message.text
             self.found[-1] = replace(last, message=message, last=last.last + 1)
 
@@ -326,18 +328,20 @@ class _Fatal:
         if "(most recent call first)" in rest:
             self.is_reading = rest.startswith("Current thread ")
             return not self.frames or self.is_reading
-        if self.is_reading and (frame := frame_of(rest)) is not None:
+        if self.is_reading and (frame := parse_frame(rest)) is not None:
             if len(self.frames) < _MOST_FRAMES:
                 self.frames.append(frame)
             return True
         return number - self.first < _PATIENCE and not self.frames
 
-    def raised(self) -> Raised:
+    def raised(self) -> RaisedException:
         """The whole."""
         frames = tuple(reversed(self.frames))  # told innermost first
-        return Raised(self.what, "", frames, self.prefix, self.first, self.last, is_native=True)
+        return RaisedException(
+            self.what, "", frames, self.prefix, self.first, self.last, is_native=True
+        )
 
 
-def linked(found: Iterable[Raised]) -> set[int]:
+def lines_of_roots(found: Iterable[RaisedException]) -> set[int]:
     """Beginnings of those from which another one follows."""
     return {each.root.first for each in found if each.root is not None}

@@ -23,7 +23,7 @@ from trainyard.cli.card import lines_of
 from trainyard.cli.explain import render
 from trainyard.client.tails import Tail
 from trainyard.diagnosis import Situation
-from trainyard.diagnosis.card import Card, card_of
+from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 
 
 def ended(replica: str, code: int, at: float = 10, reason: str = "Error") -> Object:
@@ -62,7 +62,7 @@ def failed(
     return situation(obj, pods, logs={pod_name(each): log for each, log in logs.items()})
 
 
-def of_capture(failure: str, named: str, worker_0: int, worker_1: int) -> Card:
+def of_capture(failure: str, named: str, worker_0: int, worker_1: int) -> FailureCard:
     """The card of a captured failure of two replicas."""
     logs = {}
     for replica in ("worker-0", "worker-1"):
@@ -70,7 +70,7 @@ def of_capture(failure: str, named: str, worker_0: int, worker_1: int) -> Card:
             logs[replica] = tail(f"{failure}.{replica}")
         except FileNotFoundError:
             logs[replica] = Tail()
-    card = card_of(failed(named, {"worker-0": worker_0, "worker-1": worker_1}, logs))
+    card = failure_card_of(failed(named, {"worker-0": worker_0, "worker-1": worker_1}, logs))
     assert card is not None
     return card
 
@@ -126,7 +126,7 @@ def test_processes_that_fail_alike_are_counted() -> None:
     log = tail("module.plain.worker-0")
     known = failed("worker-0", dict.fromkeys(("worker-0", "worker-1", "worker-2"), 1), {})
     logs = {pod_name(f"worker-{index}"): log for index in range(3)}
-    card = card_of(situation(known.job.obj, [each.obj for each in known.pods], logs=logs))
+    card = failure_card_of(situation(known.job.obj, [each.obj for each in known.pods], logs=logs))
     assert card is not None
     assert card.peers == "2 other processes failed alike"
 
@@ -135,7 +135,9 @@ def test_what_ended_earlier_attempts_in_the_same_pod_is_not_blamed_again() -> No
     log = tail("module.plain.worker-0")
     mark = "trainyard: attempt {} starts here, after attempt {} in this pod"
     twice = Tail([*log.lines, mark.format(2, 1), *log.lines])
-    card = card_of(failed("worker-0", {"worker-0": 1, "worker-1": 143}, {"worker-0": twice}))
+    card = failure_card_of(
+        failed("worker-0", {"worker-0": 1, "worker-1": 143}, {"worker-0": twice})
+    )
     assert card is not None
     assert card.peers == "1 peer was stopped because of it"
 
@@ -143,7 +145,7 @@ def test_what_ended_earlier_attempts_in_the_same_pod_is_not_blamed_again() -> No
     known = failed("worker-0", {"worker-0": 7, "worker-1": 143}, {"worker-0": silent})
     state = known.pods[0].obj["status"]["containerStatuses"][0]["state"]["terminated"]
     state["message"] = "\n".join(silent.lines[-5:])
-    card = card_of(known)
+    card = failure_card_of(known)
     assert card is not None
     assert card.reason == "it ended with exit code 7, and wrote nothing of why"
     assert not card.place
@@ -158,7 +160,7 @@ def test_the_replica_of_the_rank_is_to_blame_and_not_the_one_that_launched_it() 
         "trainyard: rank 3 on worker-1 failed with exit code 1",
     ]
     codes = {"worker-0": 1, "worker-1": 137}
-    card = card_of(failed("worker-0", codes, {"worker-0": Tail(said)}, kind="DeepSpeedJob"))
+    card = failure_card_of(failed("worker-0", codes, {"worker-0": Tail(said)}, kind="DeepSpeedJob"))
     assert card is not None
     assert (card.who, card.replica) == ("rank 3 on worker-1", "worker-1")
     assert card.command == "trainyard logs digits --replica worker-0", "which has the log"
@@ -171,7 +173,7 @@ def test_an_interpreter_that_aborts_while_it_ends_had_an_exception_before() -> N
     end = "terminate called without an active exception"
     aborted = Tail([*log.lines, end], [*log.times, log.times[-1]])
     logs = {"worker-0": tail("assertion.plain.worker-0"), "worker-1": aborted}
-    card = card_of(failed("worker-0", {"worker-0": 134, "worker-1": 134}, logs))
+    card = failure_card_of(failed("worker-0", {"worker-0": 134, "worker-1": 134}, logs))
     assert card is not None
     assert (card.who, card.reason) == ("rank 1 on worker-1", "AssertionError: loss is nan")
 
@@ -179,7 +181,7 @@ def test_an_interpreter_that_aborts_while_it_ends_had_an_exception_before() -> N
 def test_a_limit_of_memory_comes_before_whatever_was_written() -> None:
     log = tail("module.plain.worker-0")
     known = failed("worker-0", {"worker-0": 137}, {"worker-0": log}, reason="OOMKilled")
-    card = card_of(known)
+    card = failure_card_of(known)
     assert card is not None
     assert card.reason == "it used more memory than it may"
     assert card.ending == "exit code 137, OOMKilled"
@@ -190,7 +192,7 @@ def test_without_logs_the_last_words_of_the_status_are_read() -> None:
     words = "\n".join(tail("module.plain.worker-0").lines[-6:])
     gone = failed("worker-0", {"worker-0": 1}, {})
     gone.pods[0].obj["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = words
-    card = card_of(gone)
+    card = failure_card_of(gone)
     assert card is not None
     assert card.reason == "KeyError: 'momentum'"
     assert card.place == "helper.py:3 in work"
@@ -204,7 +206,7 @@ def test_a_job_that_no_replica_failed_has_a_card_too() -> None:
         startTime=ago(70),
         completionTime=ago(10),
     )
-    card = card_of(situation(late))
+    card = failure_card_of(situation(late))
     assert card is not None
     assert card.reason == "it ran longer than its deadline of 60 s"
     assert "activeDeadlineSeconds" in card.remedy
@@ -213,13 +215,13 @@ def test_a_job_that_no_replica_failed_has_a_card_too() -> None:
 
 
 def test_a_job_that_has_not_failed_has_none() -> None:
-    assert card_of(situation(job("Running"))) is None
-    assert card_of(situation(job("Succeeded"))) is None
+    assert failure_card_of(situation(job("Running"))) is None
+    assert failure_card_of(situation(job("Succeeded"))) is None
 
 
 @pytest.mark.parametrize("width", [60, 120, 0])
 def test_the_reason_stands_once_and_in_the_last_twelve_lines(width: int) -> None:
-    card = Card(
+    card = FailureCard(
         job="PyTorchTrainingJob " + "a" * 40,
         outcome="Failed after 12345.6 s, 3 restarts",
         reason="RuntimeError: " + "the shapes do not match " * 30,
@@ -242,7 +244,7 @@ def test_the_reason_stands_once_and_in_the_last_twelve_lines(width: int) -> None
 
 
 def test_colours_are_for_terminals_and_a_message_cannot_colour_it() -> None:
-    card = Card("J a", "Failed", "ValueError: \x1b[31mred\x1b[2J\nsecond", remedy="mend it")
+    card = FailureCard("J a", "Failed", "ValueError: \x1b[31mred\x1b[2J\nsecond", remedy="mend it")
     plain = "\n".join(lines_of(card))
     assert plain == "J a: Failed\n    ValueError: red second\n  → mend it"
     assert "\x1b[1m" in "\n".join(lines_of(card, 80, is_coloured=True))
@@ -252,7 +254,7 @@ def test_explain_says_below_the_card_what_it_leaves_out_and_nothing_twice() -> N
     codes = {"worker-0": 1, "worker-1": 1}
     logs = {each: tail(f"assertion.plain.{each}") for each in codes}
     known = failed("worker-1", codes, logs)
-    card = card_of(known)
+    card = failure_card_of(known)
     assert card is not None
     text = "\n".join(lines_of(card)) + "\n" + render(known, diagnosis.causes(known), card)
     assert text.count("loss is nan") == 1
@@ -328,7 +330,7 @@ def test_what_is_full_is_named(log: str, cause: str, is_gone: bool) -> None:
         template = {"type": "worker", "template": {"spec": spec}}
         case.job.obj["spec"] = {"replicaSpecs": [template]}
         case = replace(case, pods=[])
-    card = card_of(case)
+    card = failure_card_of(case)
     assert card is not None
     assert card.cause.startswith(cause)
     assert "make room" in card.remedy

@@ -21,7 +21,7 @@ from tests.unit.client.objects import (
 )
 from trainyard import diagnosis
 from trainyard.cli.explain import render
-from trainyard.diagnosis import exits
+from trainyard.diagnosis import exit_meanings
 
 _DEVICES = (
     "the 2 pods that start together need 16 nvidia.com/gpu, this machine has 0; "
@@ -506,4 +506,4 @@ def test_what_is_told_as_a_cause_is_not_told_again_as_a_warning() -> None:
 def test_an_exit_is_read_by_its_code_and_last_words(
     code: int | None, reason: str, words: str, meaning: str
 ) -> None:
-    assert meaning in exits.read(code, reason, words).what
+    assert meaning in exit_meanings.explain_exit(code, reason, words).what

@@ -19,7 +19,7 @@ from tests.unit.client.objects import (
 )
 from trainyard import diagnosis
 from trainyard.cli.explain import render
-from trainyard.diagnosis import exits
+from trainyard.diagnosis import exit_meanings
 from trainyard.kinds.shared.reasons import without_torchrun_report
 
 BANNER = "=" * 60
@@ -146,9 +146,12 @@ def test_the_budget_of_a_generic_job_is_told_by_its_own_name() -> None:
 
 def test_a_container_that_could_not_be_started_says_why() -> None:
     message = "container 'pytorch' has neither command nor args"
-    assert exits.read(128, "ContainerCannotRun", message).what.endswith(message)
+    assert exit_meanings.explain_exit(128, "ContainerCannotRun", message).what.endswith(message)
     runc = 'runc create failed: exec: "trian": executable file not found in $PATH: unknown'
-    assert "the command trian does not exist" in exits.read(128, "StartError", runc).what
+    assert (
+        "the command trian does not exist"
+        in exit_meanings.explain_exit(128, "StartError", runc).what
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,7 +240,7 @@ def test_words_of_a_program_neither_colour_nor_clear_the_terminal() -> None:
 
 
 def test_exit_code_138_is_read_as_the_wish_for_a_restart() -> None:
-    assert "asked to be restarted" in exits.read(138).what
+    assert "asked to be restarted" in exit_meanings.explain_exit(138).what
 
 
 def test_a_full_disk_comes_before_everything_that_it_hides() -> None:

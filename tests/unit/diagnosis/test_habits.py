@@ -12,7 +12,7 @@ from trainyard import diagnosis
 from trainyard.cli.card import lines_of
 from trainyard.cli.explain import render
 from trainyard.client.tails import Tail
-from trainyard.diagnosis.card import Card, card_of
+from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 
 
 @dataclass(frozen=True)
@@ -454,10 +454,10 @@ EXCEPTIONS = [
 ]
 
 
-def card_for(log: str, code: int = 1) -> Card:
+def card_for(log: str, code: int = 1) -> FailureCard:
     """The card of a job of which a replica ended with this code and log."""
     kept = [line for line in dedent(log).split("\n") if line.strip()]
-    card = card_of(failed("worker-0", {"worker-0": code}, {"worker-0": Tail(kept)}))
+    card = failure_card_of(failed("worker-0", {"worker-0": code}, {"worker-0": Tail(kept)}))
     assert card is not None
     return card
 
@@ -498,7 +498,7 @@ def test_what_was_written_long_before_the_end_does_not_explain_it() -> None:
 def test_processes_that_end_with_the_same_words_are_counted() -> None:
     said = Tail(["python: can't open file '/home/ada/train.py': [Errno 2] No such file"])
     codes = dict.fromkeys(("worker-0", "worker-1", "worker-2"), 2)
-    card = card_of(failed("worker-0", codes, dict.fromkeys(codes, said)))
+    card = failure_card_of(failed("worker-0", codes, dict.fromkeys(codes, said)))
     assert card is not None
     assert card.peers == "2 other processes failed alike"
 
@@ -508,7 +508,7 @@ def test_explain_does_not_show_again_the_line_that_it_has_read() -> None:
     gone = Tail(["loading", "python: can't open file '/home/ada/train.py': [Errno 2] No such file"])
     for tail, said in ((log, "--data is needed"), (gone, "/home/ada/train.py")):
         known = failed("worker-0", {"worker-0": 2}, {"worker-0": tail})
-        card = card_of(known)
+        card = failure_card_of(known)
         assert card is not None
         text = "\n".join(lines_of(card)) + "\n" + render(known, diagnosis.causes(known), card)
         assert text.count(said) == 1

@@ -10,10 +10,10 @@ import pytest
 from tests.tools import soak
 from tests.unit.diagnosis.captured import names, tail
 from trainyard.client.tails import Tail
-from trainyard.diagnosis.blame import ended_by
-from trainyard.evidence.following import follows
-from trainyard.evidence.reports import Blamed, blamed_in, own_lines
-from trainyard.evidence.tracebacks import Raised, raised_in
+from trainyard.diagnosis.first_failure import find_final_exception
+from trainyard.evidence.launcher_reports import BlamedRank, find_blamed_rank, own_lines
+from trainyard.evidence.secondary_exceptions import is_secondary
+from trainyard.evidence.tracebacks import RaisedException, find_exceptions
 
 PEER = "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553]"
 NO_MODULE = "ModuleNotFoundError: No module named 'nosuchpackage'"
@@ -53,9 +53,9 @@ WORDLESS = ("killed.torchrun.worker-0", "segv_quiet.torchrun.worker-0", "silent.
 """Whose cause raised nothing; what is there is of peers."""
 
 
-def the_one(name: str) -> Raised:
+def the_one(name: str) -> RaisedException:
     found = tail(name)
-    raised = ended_by(raised_in(found.lines), found)
+    raised = find_final_exception(find_exceptions(found.lines), found)
     assert raised is not None
     return raised
 
@@ -75,7 +75,7 @@ def test_every_capture_is_looked_at() -> None:
 
 
 def test_what_a_lost_peer_says_follows_from_something_else() -> None:
-    following = {name for name in CASES if follows(the_one(name))}
+    following = {name for name in CASES if is_secondary(the_one(name))}
     assert following == {
         "assertion.plain.worker-0",
         "assertion.torchrun.worker-1",
@@ -110,7 +110,7 @@ def test_the_rank_is_read_from_what_torch_puts_before_a_traceback() -> None:
     ],
 )
 def test_torchruns_report_names_the_rank_and_its_end(name: str, code: int) -> None:
-    blamed = blamed_in(tail(name).lines)
+    blamed = find_blamed_rank(tail(name).lines)
     assert blamed is not None
     assert (blamed.rank, blamed.code) == (1, code)
     assert "-worker-0." in blamed.host
@@ -123,13 +123,13 @@ def test_a_rank_that_was_asked_to_end_is_not_to_blame() -> None:
         "  rank : 3",
         "  exitcode : -15 (pid)",
     ]
-    assert blamed_in(report) is None
+    assert find_blamed_rank(report) is None
 
 
 def test_our_launch_names_the_rank_and_its_replica() -> None:
     said = ["trainyard: rank 3 on worker-1 failed with exit code 137 (SIGKILL)"]
-    assert blamed_in(said) == Blamed("worker-1", 3, 137)
-    assert blamed_in(["trainyard: worker-1 was lost: no answer"]) == Blamed("worker-1")
+    assert find_blamed_rank(said) == BlamedRank("worker-1", 3, 137)
+    assert find_blamed_rank(["trainyard: worker-1 was lost: no answer"]) == BlamedRank("worker-1")
 
 
 def test_the_last_lines_of_a_program_are_no_launchers() -> None:
@@ -153,7 +153,9 @@ def test_lines_of_ranks_that_are_mixed_are_told_apart_by_what_they_begin_with() 
         "[default1]:KeyError: 1",
         "[default0]:ValueError: 2",
     ]
-    found = [(each.rank, each.text, each.place and each.place.source) for each in raised_in(mixed)]
+    found = [
+        (each.rank, each.text, each.place and each.place.source) for each in find_exceptions(mixed)
+    ]
     assert found == [(1, "KeyError: 1", "first()"), (0, "ValueError: 2", "second()")]
 
 
@@ -171,7 +173,7 @@ def test_an_exception_that_was_logged_is_not_the_one_that_ended_the_program() ->
         "    step()",
         "ValueError: nan",
     ]
-    raised = ended_by(raised_in([*logged, *fatal]), Tail())
+    raised = find_final_exception(find_exceptions([*logged, *fatal]), Tail())
     assert raised is not None
     assert raised.text == "ValueError: nan"
 
@@ -181,7 +183,7 @@ def test_what_was_survived_is_older_than_what_ended_the_program() -> None:
     place = '  File "/home/ada/a.py", line 1, in f'
     lines = [head, place, "    f()", "OSError: once", head, place, "    f()", "ValueError: twice"]
     times = ["2026-08-02T12:00:00Z"] * 4 + ["2026-08-02T12:03:00Z"] * 4
-    raised = ended_by(raised_in(lines), Tail(lines, times))
+    raised = find_final_exception(find_exceptions(lines), Tail(lines, times))
     assert raised is not None
     assert raised.text == "ValueError: twice"
 
@@ -189,7 +191,7 @@ def test_what_was_survived_is_older_than_what_ended_the_program() -> None:
 def test_a_traceback_whose_beginning_is_cut_off_is_read_all_the_same() -> None:
     """A termination message has 2 KiB."""
     cut = ["           ^^^^^^", '  File "/home/ada/a.py", line 3, in f', "    g()", "ValueError: x"]
-    assert [each.text for each in raised_in(cut)] == ["ValueError: x"]
+    assert [each.text for each in find_exceptions(cut)] == ["ValueError: x"]
 
 
 def test_a_message_that_announces_a_second_line_has_it() -> None:
@@ -200,7 +202,7 @@ def test_a_message_that_announces_a_second_line_has_it() -> None:
         "RuntimeError: Error(s) in loading state_dict for Net:",
         '\tMissing key(s) in state_dict: "fc.weight".',
     ]
-    assert raised_in(lines)[0].message.endswith(
+    assert find_exceptions(lines)[0].message.endswith(
         'for Net: Missing key(s) in state_dict: "fc.weight".'
     )
 
@@ -210,7 +212,7 @@ def test_what_cpp_says_before_it_aborts_is_an_exception() -> None:
         "terminate called after throwing an instance of 'std::bad_alloc'",
         "  what():  std::bad_alloc",
     ]
-    assert raised_in(lines)[0].text == "std::bad_alloc: std::bad_alloc"
+    assert find_exceptions(lines)[0].text == "std::bad_alloc: std::bad_alloc"
 
 
 def test_a_box_of_rich_is_a_traceback() -> None:
@@ -223,7 +225,7 @@ def test_a_box_of_rich_is_a_traceback() -> None:
         "╰───────────────────────────────────────────────────────────╯",
         "ZeroDivisionError: division by zero",
     ]
-    raised = raised_in(lines)[0]
+    raised = find_exceptions(lines)[0]
     assert raised.text == "ZeroDivisionError: division by zero"
     assert raised.place is not None
     assert (raised.place.where, raised.place.source) == ("train.py:5", "f(0)")
@@ -282,9 +284,9 @@ def any_log(seed: int) -> list[str]:
 def test_no_log_makes_the_reader_raise() -> None:
     for seed in range(soak(2_000, 100_000)):
         lines = any_log(seed)
-        found = raised_in(lines)
-        ended_by(found, Tail(lines))
-        blamed_in(lines)
+        found = find_exceptions(lines)
+        find_final_exception(found, Tail(lines))
+        find_blamed_rank(lines)
         own_lines(lines)
         for each in found:
             assert each.text, seed
@@ -312,8 +314,8 @@ def test_twice_the_lines_take_no_more_than_a_few_times_as_long(line: str) -> Non
     def seconds(count: int) -> float:
         lines = [f"{line}{number}" if number % 2 else f"{number} {line}" for number in range(count)]
         start = time.process_time()
-        ended_by(raised_in(lines), Tail(lines))
-        blamed_in(lines)
+        find_final_exception(find_exceptions(lines), Tail(lines))
+        find_blamed_rank(lines)
         own_lines(lines)
         return time.process_time() - start
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from trainyard.diagnosis.words import meaning_of
+from trainyard.diagnosis.log_meanings import find_meaning
 
 _CALLS = [
     "torch.cuda.set_device(0)",
@@ -62,7 +62,7 @@ def test_whatever_asks_for_a_gpu_is_understood() -> None:
     if "" in told:
         pytest.skip("there is a GPU")
     assert set(told) == set(_CALLS), done.stderr
-    meanings = {call: meaning_of(text) for call, text in told.items()}
+    meanings = {call: find_meaning(text) for call, text in told.items()}
     unknown = {call: told[call] for call, found in meanings.items() if found is None}
     assert not unknown
     assert {found.what.rpartition(", ")[0] for found in meanings.values() if found} == {
@@ -73,6 +73,6 @@ def test_whatever_asks_for_a_gpu_is_understood() -> None:
 
 def test_device_ids_of_a_model_on_the_cpu_are_understood() -> None:
     pytest.importorskip("torch")
-    found = meaning_of(said_by(_ALONE).stderr)
+    found = find_meaning(said_by(_ALONE).stderr)
     assert found is not None
     assert found.what.startswith("DistributedDataParallel is given a GPU by device_ids")

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from tests.unit.evidence.record import FILE, PROGRAMS
-from trainyard.evidence.lasting import lasting_cause
+from trainyard.evidence.permanent_causes import permanent_cause
 
 RECORDED = cast("dict[str, list[tuple[int, str]]]", json.loads(FILE.read_text()))
 SHARE = 0.95
@@ -19,7 +19,7 @@ SHARE = 0.95
 
 def is_same(name: str) -> bool:
     """Whether the judge would take both ends for one that lasts."""
-    first, second = (lasting_cause(c, "Error", m) for c, m in RECORDED[name])
+    first, second = (permanent_cause(c, "Error", m) for c, m in RECORDED[name])
     return first is not None and second is not None and first.key == second.key
 
 
@@ -40,25 +40,25 @@ def test_most_of_what_lasts_is_known() -> None:
 
 
 def test_a_kill_for_want_of_memory_lasts_and_another_does_not() -> None:
-    assert lasting_cause(137, "OOMKilled", "") is not None
-    assert lasting_cause(137, "Error", "") is None
+    assert permanent_cause(137, "OOMKilled", "") is not None
+    assert permanent_cause(137, "Error", "") is None
 
 
 @pytest.mark.parametrize("reason", ["Evicted", "LaunchTimeout", "ContainerStatusUnknown"])
 def test_what_somebody_ended_does_not_last(reason: str) -> None:
-    assert lasting_cause(3, reason, "ValueError: x") is None
+    assert permanent_cause(3, reason, "ValueError: x") is None
 
 
 @pytest.mark.parametrize(
     "message", ["\0" * 5000, "Traceback (most recent call last):\n" * 200, "]"]
 )
 def test_odd_words_are_no_trouble(message: str) -> None:
-    lasting_cause(1, "Error", message)
+    permanent_cause(1, "Error", message)
 
 
 def test_what_varies_from_one_end_to_the_next_is_no_part_of_the_cause() -> None:
     said = (f"2026-01-0{n}T10:00:0{n} ERROR [pid 1234{n}] vocabulary is empty" for n in "12")
-    one, two = (lasting_cause(3, "Error", words) for words in said)
+    one, two = (permanent_cause(3, "Error", words) for words in said)
     assert one is not None
     assert two is not None
     assert one.key == two.key

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.evidence.lasting import lasting_cause
+from trainyard.evidence.permanent_causes import permanent_cause
 
 SHARE = 0.95
 
@@ -602,7 +602,7 @@ PASSES: dict[str, tuple[int, str]] = {
 def cause(code: int, text: str) -> object:
     """What the judge makes of an end."""
     reason = "OOMKilled" if text == LASTS["oom killed"][1] and code == 137 else "Error"
-    return lasting_cause(code, reason, text)
+    return permanent_cause(code, reason, text)
 
 
 def test_most_are_judged_right() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.shipped_programs import ship
 from trainyard import payloads
 from trainyard.payloads import shipping
-from trainyard.payloads.pod_messages import LaunchDescription
+from trainyard.payloads.payload_messages import LaunchDescription
 
 FOLDER = Path(payloads.__file__).parent
 SECONDS = 60

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.payloads.launch import preflight
-from trainyard.payloads.pod_messages import Found, Wanted
+from trainyard.payloads.payload_messages import Found, Wanted
 
 
 def found(*missing: str, gpus: int = 0, **versions: str) -> Found:

@@ -31,7 +31,7 @@ from trainyard.kinds.shared.workload import (
 )
 from trainyard.kinds.shared.workload_factory import ReplicaStart
 from trainyard.payloads.launch.hostfile import address
-from trainyard.payloads.pod_messages import ColossalAILaunch, LaunchLine
+from trainyard.payloads.payload_messages import ColossalAILaunch, LaunchLine
 
 COPIED_TO_CONTAINER = ("image", "imagePullPolicy", "workingDir", "env", "envFrom")
 COPIED_TO_POD = ("imagePullSecrets", "securityContext")

@@ -31,7 +31,7 @@ from trainyard.kinds.shared.run_policy import (
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.kinds.shared.workload_factory import ReplicaStart
 from trainyard.payloads.launch.hostfile import address
-from trainyard.payloads.pod_messages import DeepSpeedLaunch, Elastic, LaunchLine, Tuning
+from trainyard.payloads.payload_messages import DeepSpeedLaunch, Elastic, LaunchLine, Tuning
 
 WORKER_0 = ReplicaKey(WORKER, 0)
 DEBUG_COMMAND = (SSHD_PATH, "-D")

@@ -35,7 +35,7 @@ class PairResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeCheckReport:
-    """How the test stands in one pod, as last told; see `payloads.pod_messages.NodeCheck`."""
+    """How the test stands in one pod, as last told; see `payloads.payload_messages.NodeCheck`."""
 
     uid: str
     attempt: int

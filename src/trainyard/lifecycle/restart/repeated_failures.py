@@ -29,9 +29,9 @@ def describe_lasting_cause(end: Exit | None) -> tuple[str, str]:
     nothing, that a rule has restarted, or that may pass."""
     if end is None or end.free or (end.ruling is not None and end.ruling.action in _BY_RULE):
         return "", ""
-    from trainyard.evidence.lasting import lasting_cause  # starting up needs none of it
+    from trainyard.evidence.permanent_causes import permanent_cause  # starting up needs none of it
 
-    cause = lasting_cause(end.code, end.reason, end.message)
+    cause = permanent_cause(end.code, end.reason, end.message)
     if cause is None:
         return "", ""
     where = f" (init container {end.init_container})" if end.init_container else ""

@@ -24,7 +24,7 @@ from trainyard.payloads.in_place.in_place_process import Started
 from trainyard.payloads.report_client import Teller
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import Hold
+    from trainyard.payloads.payload_messages import Hold
 
 VARIABLE, UID = "TRAINYARD_HOLD", "TRAINYARD_POD_UID"
 """``attempt=1,grace=30,every=0.25,preload=torch+numpy,files=/t9k/channel,url=https://…``, and the

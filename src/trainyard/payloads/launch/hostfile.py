@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # types are not shipped to pods
     from pathlib import Path
 
-    from trainyard.payloads.pod_messages import LaunchDescription, Places
+    from trainyard.payloads.payload_messages import LaunchDescription, Places
 
 
 PATTERN = "worker-* !*.*"

@@ -34,7 +34,7 @@ from trainyard.payloads.launch.ssh_connections import Event, Link, Words, waitin
 from trainyard.payloads.launch.sshd_requirements import PERMANENT
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import CommandLaunch, LaunchDescription, Order
+    from trainyard.payloads.payload_messages import CommandLaunch, LaunchDescription, Order
 
 FIRST_FAILURE_SECONDS = 1.0
 """How long reports are collected before the earliest counts as the first."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from trainyard.payloads.launch.hostfile import address
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import (
+    from trainyard.payloads.payload_messages import (
         ColossalAILaunch,
         CommandLaunch,
         DeepSpeedLaunch,

@@ -17,7 +17,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import Found, Wanted
+    from trainyard.payloads.payload_messages import Found, Wanted
 
 ANSWER_SECONDS = 30.0
 """A replica that does not tell in time is left to the launch itself."""

@@ -25,7 +25,7 @@ from trainyard.payloads import processes
 from trainyard.payloads.launch.rank_shutdown import members
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import Word
+    from trainyard.payloads.payload_messages import Word
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = "5"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trainyard.payloads.launch.replica_agent import say
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import Order
+    from trainyard.payloads.payload_messages import Order
 
 CONNECT_SECONDS = 0.5
 """Where packets to a replica that is not there yet are dropped, a longer try would outlast its

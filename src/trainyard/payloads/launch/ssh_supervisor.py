@@ -28,7 +28,7 @@ from trainyard.payloads.launch.replica_agent import say
 from trainyard.payloads.launch.sshd_requirements import NOT_FOUND, Server, Unfit, check
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import LaunchDescription
+    from trainyard.payloads.payload_messages import LaunchDescription
 
 END_DELAY_SECONDS = 3.0
 """Workers outlive sshd by this much, so that the launching pod's own end is seen first."""

@@ -23,7 +23,7 @@ from trainyard.payloads.launch.launcher_programs import named_interpreter
 from trainyard.payloads.launch.replica_agent import say
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.pod_messages import LaunchDescription
+    from trainyard.payloads.payload_messages import LaunchDescription
 
 POD_IP = "TRAINYARD_POD_IP"
 NOT_FOR_SESSIONS = (b"PWD", b"OLDPWD", b"SHLVL", b"_", POD_IP.encode())

@@ -27,7 +27,7 @@ from trainyard.payloads.observer import (
 
 if TYPE_CHECKING:
     from trainyard.payloads.observer.tensorboard_events import Events
-    from trainyard.payloads.pod_messages import Observation
+    from trainyard.payloads.payload_messages import Observation
 
 VARIABLE = "TRAINYARD_OBSERVE"
 """``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, the

@@ -38,7 +38,7 @@ from trainyard.kinds.shared.workload import (
 from trainyard.kinds.shared.workload_factory import ReplicaStart, Spec, WorkloadFactory
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.payloads.launch.hostfile import address, blocks
-from trainyard.payloads.pod_messages import (
+from trainyard.payloads.payload_messages import (
     Elastic,
     LaunchDescription,
     LaunchLine,

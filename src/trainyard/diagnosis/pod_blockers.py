@@ -171,7 +171,7 @@ def lost(situation: Situation) -> Iterator[Cause]:
             )
 
 
-def stuck(situation: Situation) -> Iterator[Cause]:
+def stuck_terminating(situation: Situation) -> Iterator[Cause]:
     """Pods that should be gone by now."""
     for pod in situation.pods:
         deleting = pod.deleting_since
@@ -195,7 +195,7 @@ def stuck(situation: Situation) -> Iterator[Cause]:
         )
 
 
-def awaited(situation: Situation) -> Iterator[Cause]:
+def waiting_for_peers(situation: Situation) -> Iterator[Cause]:
     """Some replicas run and wait for others, which are not there yet."""
     if situation.job.is_debugged:
         return
@@ -268,7 +268,7 @@ def half_ended(situation: Situation) -> Iterator[Cause]:
 
 
 def _launches(pod: PodView, container: ContainerView) -> bool:
-    """Whether its startup probe is ours, of which `launches` tells."""
+    """Whether its startup probe is ours, of which `launch_diagnosis` tells."""
     given = (c for c in pod.spec.get("containers") or () if c.get("name") == container.name)
     return any(LAUNCHED_PATH in str(each.get("startupProbe")) for each in given)
 

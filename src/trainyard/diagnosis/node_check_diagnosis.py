@@ -8,7 +8,7 @@ from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.schema.times import duration
 
 
-def goes_on(situation: Situation) -> Iterator[Cause]:
+def in_progress(situation: Situation) -> Iterator[Cause]:
     """No command has started as yet."""
     found = situation.job.node_check
     if found.get("state") == "Checking":
@@ -20,7 +20,7 @@ def goes_on(situation: Situation) -> Iterator[Cause]:
         )
 
 
-def bad(situation: Situation) -> Iterator[Cause]:
+def bad_nodes(situation: Situation) -> Iterator[Cause]:
     """A node did badly, or not all could be tested."""
     job = situation.job
     found = job.node_check

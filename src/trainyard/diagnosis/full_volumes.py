@@ -8,17 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.client.pods import PodView
+from trainyard.diagnosis.log_meanings import VOLUME_FULL, Reading
 from trainyard.diagnosis.situation import Situation
-from trainyard.diagnosis.words import FULL, Reading
-from trainyard.evidence.tracebacks import Raised
+from trainyard.evidence.tracebacks import RaisedException
 
 _PATH = re.compile(r"['\"](/[^'\"\n]+)['\"]")
 _OWN = "the disk that holds the container's own files"
 
 
-def named(situation: Situation, pod_name: str, reading: Reading, raised: Raised | None) -> Reading:
+def name_full_volume(
+    situation: Situation, pod_name: str, reading: Reading, raised: RaisedException | None
+) -> Reading:
     """The reading of a failure for want of room, with what is full; any other as it is."""
-    if reading.what != FULL:
+    if reading.what != VOLUME_FULL:
         return reading
     pod = _pod(situation, pod_name)
     if not pod.container_names:
@@ -29,10 +31,10 @@ def named(situation: Situation, pod_name: str, reading: Reading, raised: Raised 
         what = f"{mounts[max(inside, key=len)]} is full" if inside else f"{_OWN} is full"
         return replace(reading, what=f"{what}: {path} could not be written")
     others = ", ".join(f"{volume} at {at}" for at, volume in mounts.items())
-    return replace(reading, what=f"{FULL}: {others}, or {_OWN}") if mounts else reading
+    return replace(reading, what=f"{VOLUME_FULL}: {others}, or {_OWN}") if mounts else reading
 
 
-def _paths(line: str, raised: Raised | None) -> Iterable[str]:
+def _paths(line: str, raised: RaisedException | None) -> Iterable[str]:
     """What was to be written: as the failure says, or as the user's own source does."""
     texts = [line, *((raised.message,) if raised else ())]
     texts += [frame.source for frame in reversed(raised.frames) if frame.is_own] if raised else []
@@ -55,11 +57,12 @@ def _mounts(pod: PodView, trains: str) -> dict[str, str]:
         for container in spec.get("containers") or ()
         if container.get("name") == trains
         for mount in container.get("volumeMounts") or ()
-        if not mount.get("readOnly") and (text := _called(volumes.get(mount.get("name")) or {}))
+        if not mount.get("readOnly")
+        and (text := _volume_name(volumes.get(mount.get("name")) or {}))
     }
 
 
-def _called(volume: Mapping[str, Any]) -> str:
+def _volume_name(volume: Mapping[str, Any]) -> str:
     """What a volume is called; "" for one that nobody writes to."""
     if claim := volume.get("persistentVolumeClaim"):
         return f"the claim {claim.get('claimName')}"

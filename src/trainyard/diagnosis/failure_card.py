@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainyard.diagnosis import deaths
-from trainyard.diagnosis.deaths import Death
-from trainyard.diagnosis.ended import failed
+from trainyard.diagnosis import replica_failures
+from trainyard.diagnosis.finished_jobs import failed
+from trainyard.diagnosis.replica_failures import ReplicaFailure
 from trainyard.diagnosis.situation import Situation
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.schema.dataclass import dataclass
@@ -20,7 +20,7 @@ _NO_REPLICA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class FailureCard:
     """Why a job failed, in a few lines; what does not apply is empty."""
 
     job: str
@@ -50,7 +50,7 @@ class Card:
     """The file on this machine that has the log of the replica."""
 
 
-def card_of(situation: Situation) -> Card | None:
+def failure_card_of(situation: Situation) -> FailureCard | None:
     """The card of a job that has failed; None of any other."""
     if situation.job.phase != Phase.FAILED:
         return None
@@ -58,17 +58,17 @@ def card_of(situation: Situation) -> Card | None:
     reason = situation.job.condition("Failed").get("reason")
     is_hang = (failure or {}).get("reason") == ConditionReason.HUNG
     if not failure or is_hang or reason in _NO_REPLICA:
-        return _of_the_job(situation)
-    return _of_a_replica(situation, deaths.of(situation, failure))
+        return _job_card(situation)
+    return _replica_card(situation, replica_failures.failure_of_attempt(situation, failure))
 
 
-def _of_the_job(situation: Situation) -> Card:
+def _job_card(situation: Situation) -> FailureCard:
     """No replica is to blame."""
     cause = next(iter(failed(situation)))
     is_command = [text.startswith("`trainyard ") for text in cause.advice]
     commands = [text for text, is_one in zip(cause.advice, is_command, strict=True) if is_one]
     others = [text for text, is_one in zip(cause.advice, is_command, strict=True) if not is_one]
-    return Card(
+    return FailureCard(
         job=_name(situation),
         outcome=_outcome(situation),
         reason=cause.what,
@@ -80,12 +80,12 @@ def _of_the_job(situation: Situation) -> Card:
     )
 
 
-def _of_a_replica(situation: Situation, death: Death) -> Card:
+def _replica_card(situation: Situation, death: ReplicaFailure) -> FailureCard:
     raised = death.raised
     place = raised.place if raised else None
     reason, cause = _reason(death)
     words = situation.exit_reason(death.pod)
-    return Card(
+    return FailureCard(
         job=_name(situation),
         outcome=_outcome(situation),
         reason=reason,
@@ -96,20 +96,20 @@ def _of_a_replica(situation: Situation, death: Death) -> Card:
         place=place.where if place else "",
         source=place.source if place else "",
         cause=cause,
-        remedy=(*death.reading.advice, *_last_resort(death))[0],
+        remedy=(*death.reading.advice, *_fallback_advice(death))[0],
         command=f"trainyard logs {situation.job.name}{death.logs}",
         log=death.log,
     )
 
 
-def _reason(death: Death) -> tuple[str, str]:
+def _reason(death: ReplicaFailure) -> tuple[str, str]:
     """The reason, and what it means if that is to be said."""
     raised, reading = death.raised, death.reading
     if raised is None:
         if not reading.is_guess:
             return reading.what, ""
         if death.said:
-            return _last_of(death.said), "so its log ends; nothing else tells why it ended"
+            return _last_sentence(death.said), "so its log ends; nothing else tells why it ended"
         return f"it ended with {death.ending}, and wrote nothing of why", ""
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:
@@ -120,7 +120,7 @@ def _reason(death: Death) -> tuple[str, str]:
     return raised.text, cause
 
 
-def _last_of(said: tuple[str, ...]) -> str:
+def _last_sentence(said: tuple[str, ...]) -> str:
     """The last line, with the one that it goes on from where it is indented."""
     first = len(said) - 1
     while first > 0 and said[first].startswith(" "):
@@ -128,16 +128,20 @@ def _last_of(said: tuple[str, ...]) -> str:
     return " ".join(line.strip() for line in said[first:])
 
 
-def _last_resort(death: Death) -> tuple[str, ...]:
+def _fallback_advice(death: ReplicaFailure) -> tuple[str, ...]:
     if death.raised is None and death.reading.is_guess and not death.said:
         return (f"have the program say why before it ends with {death.ending}",)
     return ("look at what it wrote before",)
 
 
-def _peers(situation: Situation, death: Death) -> str:
+def _peers(situation: Situation, death: ReplicaFailure) -> str:
     """What became of the other processes; where it is not known how many these are, of replicas."""
-    if death.alike:
-        others = "another process" if death.alike == 1 else f"{death.alike} other processes"
+    if death.same_failures:
+        others = (
+            "another process"
+            if death.same_failures == 1
+            else f"{death.same_failures} other processes"
+        )
         return f"{others} failed alike"
     kind = death.blamed.rpartition("-")[0]
     stopped = 1
@@ -160,6 +164,6 @@ def _outcome(situation: Situation) -> str:
     start, end = parse(status.get("startTime")), parse(status.get("completionTime"))
     took = f" after {(end - start).total_seconds():.1f} s" if start and end else ""
     again = f", {count} restart{'' if count == 1 else 's'}" if count else ""
-    alike = int(situation.job.last_failure.get("repeated") or 0)
-    in_vain = f", the last {alike} failures alike: another will not help" if alike > 1 else ""
+    repeated = int(situation.job.last_failure.get("repeated") or 0)
+    in_vain = f", the last {repeated} failures alike: another will not help" if repeated > 1 else ""
     return f"Failed{took}{again}{in_vain}"

@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 
 from trainyard.client.events import event_time
-from trainyard.diagnosis import blame, exits, full
-from trainyard.diagnosis.blame import Suspect
+from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
+from trainyard.diagnosis.first_failure import FailedReplica
+from trainyard.diagnosis.log_meanings import Reading
 from trainyard.diagnosis.situation import Object, Situation
-from trainyard.diagnosis.words import Reading
-from trainyard.evidence.reports import own_lines, processes_in, times_said
-from trainyard.evidence.tracebacks import Raised
+from trainyard.evidence.launcher_reports import count_lines, count_processes, own_lines
+from trainyard.evidence.tracebacks import RaisedException
 from trainyard.kinds.shared.reasons import without_torchrun_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 _PROBE = re.compile(r"failed (liveness|startup) probe")
-_PATIENCE = {
+_PROBE_ADVICE = {
     "liveness": "raise failureThreshold, periodSeconds or timeoutSeconds of its livenessProbe",
     "startup": "give it more time: failureThreshold times periodSeconds of its startupProbe",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class ReplicaFailure:
     """The end of one attempt, by the replica that caused it."""
 
     replica: str
@@ -46,7 +46,7 @@ class Death:
     """Whether the cluster took the pod away, which was well."""
     ruling: str = ""
     """Which rule of `podFailurePolicy` decided, and what."""
-    raised: Raised | None = None
+    raised: RaisedException | None = None
     """The exception that ended it."""
     said: tuple[str, ...] = ()
     """Its last lines, those of launchers left out, where no exception ended it."""
@@ -55,7 +55,7 @@ class Death:
     """The file of its log on this machine, where there is one."""
     blamed: str = ""
     """The replica that is to blame: another one than `replica` where that one launched it."""
-    alike: int = 0
+    same_failures: int = 0
     """How many other processes ended by the same exception."""
     processes: int = 1
     """How many each replica had."""
@@ -63,24 +63,27 @@ class Death:
     """How many attempts in a row have ended so, with nothing gained in between (decision 229)."""
 
 
-def of(situation: Situation, failure: Object) -> Death:
+def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     """What ended an attempt of `status.attempts` that a replica ended."""
-    suspect, everyone = blame.culprit(situation, failure)
+    suspect, everyone = first_failure.find_first_failure(situation, failure)
     name = suspect.pod
     replica = situation.replica(name)
     # The pod of a launch that took too long did not end of itself.
     of_pod = suspect.reason != "LaunchTimeout"
     words = without_torchrun_report("\n".join(suspect.tail.lines))
-    probe = _probe(situation, name, failure)
+    probe = _failed_probe(situation, name, failure)
     code, reason = suspect.code, suspect.reason
-    reading, evidence = probe or (exits.read(code, reason, words, suspect.raised), ())
-    reading = full.named(situation, name, reading, suspect.raised)
+    reading, evidence = probe or (
+        exit_meanings.explain_exit(code, reason, words, suspect.raised),
+        (),
+    )
+    reading = full_volumes.name_full_volume(situation, name, reading, suspect.raised)
     init = _init_container(situation, name) if of_pod else ""
     blamed = _blamed(situation, suspect, replica)
     raised = None if init or probe else suspect.raised
-    return Death(
+    return ReplicaFailure(
         replica=replica,
-        who=f"{replica}'s init container {init}" if init else _who(suspect, blamed, raised),
+        who=f"{replica}'s init container {init}" if init else _blamed_name(suspect, blamed, raised),
         code=code,
         ending=f"exit code {code}" if code is not None else reason or "taken away",
         reading=reading,
@@ -88,20 +91,20 @@ def of(situation: Situation, failure: Object) -> Death:
         evidence=evidence,
         logs=f" --replica {replica}" + (f" -c {init}" if init else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
-        is_taken=code is None and reason in exits.TAKEN,
+        is_taken=code is None and reason in exit_meanings.TAKEN,
         ruling=str(failure.get("message") or ""),
         raised=raised,
         said=() if raised else own_lines(suspect.tail.lines),
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,
-        processes=processes_in(suspect.tail.lines),
+        processes=count_processes(suspect.tail.lines),
         repeated=int(failure.get("repeated") or 0),
-        alike=_alike(suspect, everyone, raised),
+        same_failures=_count_same_failures(suspect, everyone, raised),
     )
 
 
-def _blamed(situation: Situation, suspect: Suspect, replica: str) -> str:
+def _blamed(situation: Situation, suspect: FailedReplica, replica: str) -> str:
     """The replica of the rank that a launcher blames; else the one that failed."""
     if suspect.blamed is None:
         return replica
@@ -110,21 +113,23 @@ def _blamed(situation: Situation, suspect: Suspect, replica: str) -> str:
     return named if named in known else replica
 
 
-def _who(suspect: Suspect, blamed: str, raised: Raised | None) -> str:
+def _blamed_name(suspect: FailedReplica, blamed: str, raised: RaisedException | None) -> str:
     rank = suspect.blamed.rank if suspect.blamed else None
     if raised is not None and raised.rank is not None:
         rank = raised.rank
     return blamed if rank is None else f"rank {rank} on {blamed}"
 
 
-def _alike(suspect: Suspect, everyone: list[Suspect], raised: Raised | None) -> int:
+def _count_same_failures(
+    suspect: FailedReplica, everyone: list[FailedReplica], raised: RaisedException | None
+) -> int:
     """How many other processes raised the same, or ended alike with the same last line."""
     if raised is not None:
         same = (each for each in everyone if each.raised and each.raised.text == raised.text)
-        return sum(each.alike() for each in same) - 1
+        return sum(each.same_failures() for each in same) - 1
     last = own_lines(suspect.tail.lines)[-1:]
     same = (each for each in everyone if each.raised is None and each.code == suspect.code)
-    return max(sum(times_said(each.tail.lines, *last) for each in same) - 1, 0) if last else 0
+    return max(sum(count_lines(each.tail.lines, *last) for each in same) - 1, 0) if last else 0
 
 
 def _init_container(situation: Situation, pod_name: str) -> str:
@@ -136,7 +141,7 @@ def _init_container(situation: Situation, pod_name: str) -> str:
     return failed.name if failed and failed.name in pod.init_container_names else ""
 
 
-def _probe(
+def _failed_probe(
     situation: Situation, name: str, failure: Object
 ) -> tuple[Reading, tuple[str, ...]] | None:
     """The probe that had the container ended, and how it had failed."""
@@ -150,6 +155,6 @@ def _probe(
         kind = found[1]
         told = (str(e.get("message") or "") for e in situation.events_about(name, "Unhealthy"))
         said = tuple(text for text in told if text.lower().startswith(kind))[:1]
-        advice = (f"{_PATIENCE[kind]}, or mend what it asks for",)
+        advice = (f"{_PROBE_ADVICE[kind]}, or mend what it asks for",)
         return Reading(f"its {kind} probe failed, so it was ended", advice), said
     return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.diagnosis import deaths
-from trainyard.diagnosis.ended import what_it_said
+from trainyard.diagnosis import replica_failures
+from trainyard.diagnosis.finished_jobs import quote_failure
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.kinds.shared.labels import OPERATOR
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
@@ -81,7 +81,7 @@ def not_seen(situation: Situation) -> Iterator[Cause]:
     )
 
 
-def troubled(situation: Situation) -> Iterator[Cause]:
+def reported_by_controller(situation: Situation) -> Iterator[Cause]:
     """What the controller itself says that it cannot do."""
     condition = situation.job.condition("Running")
     if condition.get("status") == "True":
@@ -137,14 +137,14 @@ def restarting(situation: Situation) -> Iterator[Cause]:
     failure = situation.job.last_failure
     if not failure or _all_run(situation):
         return
-    death = deaths.of(situation, failure)
+    death = replica_failures.failure_of_attempt(situation, failure)
     evidence = [
         (
             f"attempt {failure.get('number', '?')} was ended by {death.who} ({death.ending}) "
             f"{duration(situation.ago(failure['endTime']))} ago: {death.reading.what}"
         ),
         *death.evidence,
-        *what_it_said(death),
+        *quote_failure(death),
         *([death.ruling] if death.ruling else []),
     ]
     if spent := situation.job.budget:

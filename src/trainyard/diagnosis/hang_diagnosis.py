@@ -18,7 +18,7 @@ _REMEDIES = {
 }
 
 
-def waiting(situation: Situation) -> Iterator[Cause]:
+def hanging(situation: Situation) -> Iterator[Cause]:
     """The ranks of a job that runs wait for one of them, or for each other."""
     condition = situation.job.condition(ConditionType.HUNG)
     reason, text = condition.get("reason"), str(condition.get("message") or "")
@@ -38,7 +38,7 @@ def waiting(situation: Situation) -> Iterator[Cause]:
         yield Cause(f"it does nothing at present: {text}", (), (stacks,))
 
 
-def ended(situation: Situation, failure: Object | None) -> Cause | None:
+def ended_by_hang(situation: Situation, failure: Object | None) -> Cause | None:
     """The end of a job by a hang; None of one that ended otherwise."""
     if (failure or {}).get("reason") != ConditionReason.HUNG:
         return None

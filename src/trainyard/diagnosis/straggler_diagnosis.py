@@ -9,7 +9,7 @@ from trainyard.kinds.shared.reasons import Phase
 from trainyard.schema.times import duration
 
 
-def late(situation: Situation) -> Iterator[Cause]:
+def late_ranks(situation: Situation) -> Iterator[Cause]:
     """The job runs, and slower than it might."""
     job = situation.job
     if job.phase != Phase.RUNNING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainyard.evidence.tracebacks import Raised
+from trainyard.evidence.tracebacks import RaisedException
 
 _TYPE = re.compile(
     r"(?:^|\.)(?:DistNetworkError|Rendezvous(?:Connection|Closed|State|GracefulExit)Error"
@@ -19,7 +19,7 @@ _WORDS = re.compile(
     r"Gloo connectFullMesh failed"
 )
 """What a process says that lost a peer, in torch 2.13's words and those of gloo and NCCL."""
-_SERVERS = re.compile(
+_SERVER_CLIENTS = re.compile(
     r"/(?:urllib|urllib3|http|requests|aiohttp|httpx|httpcore|huggingface_hub|fsspec|boto3"
     r"|botocore|smart_open|wandb|mlflow)/"
 )
@@ -30,22 +30,24 @@ _OF_CHILD = re.compile(
 )
 
 
-def follows(raised: Raised) -> bool:
+def is_secondary(raised: RaisedException) -> bool:
     """Whether it says no more than that a peer, or whoever ended the process, was there first."""
-    if asks_server(raised):
+    if comes_from_server(raised):
         return False
     if _TYPE.search(raised.type) or _WORDS.search(raised.message):
         return True
     return (
-        raised.root is not None and raised.type.endswith("DistStoreError") and follows(raised.root)
+        raised.root is not None
+        and raised.type.endswith("DistStoreError")
+        and is_secondary(raised.root)
     )
 
 
-def asks_server(raised: Raised) -> bool:
+def comes_from_server(raised: RaisedException) -> bool:
     """Whether it was raised below a client of somebody's server."""
-    return any(_SERVERS.search(frame.file) for frame in raised.frames)
+    return any(_SERVER_CLIENTS.search(frame.file) for frame in raised.frames)
 
 
-def retells(raised: Raised) -> bool:
+def reports_child_failure(raised: RaisedException) -> bool:
     """Whether it says no more than that a process failed which this one had started."""
     return _OF_CHILD.search(raised.type) is not None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import signal
 
-from trainyard.diagnosis.words import Reading, meaning_of
-from trainyard.evidence.following import follows, retells
-from trainyard.evidence.reports import own_lines
-from trainyard.evidence.tracebacks import Raised
+from trainyard.diagnosis.log_meanings import Reading, find_meaning
+from trainyard.evidence.launcher_reports import own_lines
+from trainyard.evidence.secondary_exceptions import is_secondary, reports_child_failure
+from trainyard.evidence.tracebacks import RaisedException
 from trainyard.kinds.shared.reasons import missing_for_start
 from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
 
@@ -37,19 +37,19 @@ _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTIL
 """The last line of a traceback, where nothing else of it is left."""
 
 
-def read(
-    code: int | None, reason: str = "", message: str = "", raised: Raised | None = None
+def explain_exit(
+    code: int | None, reason: str = "", message: str = "", raised: RaisedException | None = None
 ) -> Reading:
     """The meaning of an exit code, the container's reason, its last lines, and the exception that
     ended it."""
     if code is None and reason in TAKEN:
         return Reading(TAKEN[reason])
-    if (told := _told(reason, message)) is not None:
+    if (told := _from_reason(reason, message)) is not None:
         return told
-    if (meaning := _by_words(code, message, raised)) is not None:
+    if (meaning := _from_words(code, message, raised)) is not None:
         return meaning
     if raised is not None:
-        return _of_exception(raised)
+        return _from_exception(raised)
     words = message.strip().splitlines()[0] if reason in _NEVER_RAN and message.strip() else ""
     if words and code not in (NOT_FOUND, NOT_EXECUTABLE):
         return Reading(f"it could not be started: {words}")
@@ -62,23 +62,23 @@ def read(
     if code == NOT_EXECUTABLE:
         return Reading(f"its command is no program{said}", ("make the file executable (chmod +x)",))
     if code is not None and code > SIGNAL_BASE:
-        return _of_signal(code - SIGNAL_BASE)
+        return _from_signal(code - SIGNAL_BASE)
     if exceptions := _EXCEPTION.findall(message):
         return Reading(f"its program ended with {exceptions[-1]}")
     return Reading("its program ended with an error", is_guess=True)
 
 
-def _by_words(code: int | None, message: str, raised: Raised | None) -> Reading | None:
+def _from_words(code: int | None, message: str, raised: RaisedException | None) -> Reading | None:
     """What is meant by the words of an exception, or by the last ones of a log without any."""
     if raised is not None:
-        if retells(raised):
-            return _of_child(raised, message)
-        return meaning_of(f"{raised.text}\n{raised.place.source if raised.place else ''}")
+        if reports_child_failure(raised):
+            return _from_child(raised, message)
+        return find_meaning(f"{raised.text}\n{raised.place.source if raised.place else ''}")
     if code == NOT_EXECUTABLE and (refused := _REFUSED.search(message)):
         return Reading(
             f"{refused[1]} is no program that may be run", ("make the file executable (chmod +x)",)
         )
-    return None if code in _FROM_OUTSIDE else meaning_of(_last_words(message))
+    return None if code in _FROM_OUTSIDE else find_meaning(_last_words(message))
 
 
 def _last_words(message: str) -> str:
@@ -87,24 +87,24 @@ def _last_words(message: str) -> str:
     return "\n".join(own_lines(message.split("\n")))
 
 
-def _of_child(raised: Raised, message: str) -> Reading:
+def _from_child(raised: RaisedException, message: str) -> Reading:
     """Of a process that it had started, and that told of no exception; by its last words."""
     said = own_lines(message.split("\n")[: raised.first], 1)
-    meaning = meaning_of(raised.text) or (meaning_of(said[-1]) if said else None)
+    meaning = find_meaning(raised.text) or (find_meaning(said[-1]) if said else None)
     last = f": {said[-1].strip()}" if said else ""
     return meaning or Reading(
         f"a process that it had started failed{last}", ("look at what that one wrote",)
     )
 
 
-def _of_exception(raised: Raised) -> Reading:
+def _from_exception(raised: RaisedException) -> Reading:
     """Of one that nothing more is known of than where it was raised."""
     place = raised.place
     if raised.is_native:
         at = f" below {place.where}" if place else ""
         advice = "look at what that line calls" if at else _WHERE_IT_CRASHED
         return Reading(f"native code crashed{at}", (advice,))
-    if follows(raised):
+    if is_secondary(raised):
         return Reading(
             "it lost a peer, and no log says why that one went",
             ("look at the logs of the others, and at the machines and the network between them",),
@@ -122,7 +122,7 @@ def _of_exception(raised: Raised) -> Reading:
     return Reading(what, (f"correct {place.file.rpartition('/')[2]}, line {place.line}",))
 
 
-def _told(reason: str, message: str) -> Reading | None:
+def _from_reason(reason: str, message: str) -> Reading | None:
     """Where reason or words leave nothing to guess."""
     if reason == "OOMKilled":
         return Reading(
@@ -143,7 +143,7 @@ def _told(reason: str, message: str) -> Reading | None:
     return None
 
 
-def _of_signal(number: int) -> Reading:
+def _from_signal(number: int) -> Reading:
     if SIGNAL_BASE + number == ASKS_FOR_RESTART:
         return Reading(f"it asked to be restarted (exit code {ASKS_FOR_RESTART}), or got SIGUSR1")
     try:

@@ -38,7 +38,7 @@ class Frame:
         return f"{self.file.rpartition('/')[2]}:{self.line}{inside}"
 
 
-def frame_of(line: str) -> Frame | None:
+def parse_frame(line: str) -> Frame | None:
     """The place that a line of a traceback names; None if it names none."""
     found = _FRAME.fullmatch(line) or (_RICH.fullmatch(line) if line[:1] in "│|" else None)
     if found is None or len(found[2]) > 9:
@@ -46,7 +46,7 @@ def frame_of(line: str) -> Frame | None:
     return Frame(found[1], int(found[2]), (found[3] or "").strip())
 
 
-def source_of(line: str) -> str | None:
+def parse_source(line: str) -> str | None:
     """The source that a line of a traceback shows, below the place that it belongs to; None if it
     is no such line, "" if it only marks what stands above it (`~~~~^^^^`)."""
     if (found := _RICH_SOURCE.match(line)) is not None:

@@ -10,20 +10,24 @@ import re
 import signal
 from functools import lru_cache
 
-from trainyard.evidence.following import asks_server, follows, retells
-from trainyard.evidence.reports import blamed_in, own_lines
-from trainyard.evidence.tracebacks import Raised, linked, raised_in
+from trainyard.evidence.launcher_reports import find_blamed_rank, own_lines
+from trainyard.evidence.secondary_exceptions import (
+    comes_from_server,
+    is_secondary,
+    reports_child_failure,
+)
+from trainyard.evidence.tracebacks import RaisedException, find_exceptions, lines_of_roots
 from trainyard.schema.dataclass import dataclass
 
 _OWN_REASONS = ("", "Error", "OOMKilled", "ContainerCannotRun", "StartError")
 """Of a container's end; with any other, somebody ended it."""
 _SIGNAL_BASE = 128
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
-_SAYS_NOTHING = 1
+_GENERIC_CODE = 1
 """An exit code that any failure, or that of a peer, may lead to."""
 _WORDS_LINES = 3
 _LONGEST = 160
-_PASSING_TYPE = re.compile(
+_TRANSIENT_TYPE = re.compile(
     r"(?i)timeout|timedout|connect|network|unavailable|temporar|retry|throttl|ratelimit|toomany"
     r"|disconnect|incompleteread|sslerror|httperror|requestexception|rpcerror|gaierror|herror"
     r"|endpoint|dist(?:network|backend|store)|rendezvous|^signal|interrupt|brokenp|^eoferror"
@@ -31,7 +35,7 @@ _PASSING_TYPE = re.compile(
     r"|localentrynotfound|offlinemode|staleelement|hungup"
 )
 """Classes whose failures come and go."""
-_PASSING_WORDS = re.compile(
+_TRANSIENT_WORDS = re.compile(
     r"(?i)timed? ?out|temporar|try(?:ing)? again|retr(?:y|ies)\b|unavailable|unreachable|reset by"
     r"|refused|connection|broken pipe|name or service not known|name resolution|couldn't connect"
     r"|could not (?:connect|resolve)|no route to host|too many requests|rate.?limit|slow ?down"
@@ -47,7 +51,7 @@ _PASSING_WORDS = re.compile(
     r"|cannot reach|host key"
 )
 """Words of what passes: of Python, torch, curl, ssh, servers, file systems and drivers."""
-_REFUSED_FOR_GOOD = re.compile(
+_REFUSED_PERMANENTLY = re.compile(
     r"\b(?:400|401|403|404|405|410|422) Client Error|RepositoryNotFound|GatedRepo|RevisionNotFound"
     r"|EntryNotFoundError: 404|Invalid(?:URL|Schema)|MissingSchema|HTTP Error 40[0134]\b"
 )
@@ -57,12 +61,12 @@ _VARYING = re.compile(
     r"|0x[0-9a-fA-F]+|\b\d{5,}\b|\b[0-9a-f]{8,}\b"
 )
 """Times, addresses and numbers of processes, which differ from one end to the next."""
-_TELLS_NOT = re.compile(r"trainyard: \S+ was lost: |^frame #\d+: ", re.MULTILINE)
+_UNINFORMATIVE = re.compile(r"trainyard: \S+ was lost: |^frame #\d+: ", re.MULTILINE)
 """`launch_runner` says so of a replica; and a stack of C++ below words that were cut off."""
 _CUT = 2000
 """Characters of a message that begins within a line; the kubelet keeps 2048 bytes of a log."""
 _NEVER_STARTS = re.compile(r"(?i)not found|no such file|permission denied|exec format")
-_CERTAIN = re.compile(
+_PROGRAM_ERROR = re.compile(
     r"(?:^|\.)(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError|NameError"
     r"|UnboundLocalError|AttributeError)$"
 )
@@ -78,7 +82,7 @@ class Cause:
 
 
 @lru_cache(maxsize=512)  # asked again in each pass while the pod is there
-def lasting_cause(code: int | None, reason: str, message: str) -> Cause | None:
+def permanent_cause(code: int | None, reason: str, message: str) -> Cause | None:
     """The cause of a container's end by its exit code, reason and last lines; None for one that
     may pass, or that does not tell."""
     if code is None or code == 0 or reason not in _OWN_REASONS:
@@ -91,49 +95,51 @@ def lasting_cause(code: int | None, reason: str, message: str) -> Cause | None:
     lines = message.split("\n")
     if len(message) >= _CUT:
         del lines[0]
-    blamed = blamed_in(lines)
-    if blamed is not None and _came_from_outside(blamed.code):
+    blamed = find_blamed_rank(lines)
+    if blamed is not None and _is_signal_from_outside(blamed.code):
         return None
-    found = raised_in(lines)
-    roots = linked(found)
+    found = find_exceptions(lines)
+    roots = lines_of_roots(found)
     left = [each for each in found if each.first not in roots]
-    left = [each for each in left if retells(each) or not each.is_told]
-    if any(_passes(each) and not follows(each) for each in left):
+    left = [each for each in left if reports_child_failure(each) or not each.is_logged]
+    if any(_is_transient(each) and not is_secondary(each) for each in left):
         return None
-    own = [each for each in left if not follows(each) and not retells(each)]
+    own = [each for each in left if not is_secondary(each) and not reports_child_failure(each)]
     if own:
-        return _of_exception(own[-1])
-    if _TELLS_NOT.search(message) or any(follows(each) for each in left):
+        return _from_exception(own[-1])
+    if _UNINFORMATIVE.search(message) or any(is_secondary(each) for each in left):
         return None
     # Below stands what those wrote that had started the program.
-    end = min((each.first for each in left if retells(each)), default=len(lines))
-    return _of_words(blamed.code if blamed else code, reason, lines[:end])
+    end = min((each.first for each in left if reports_child_failure(each)), default=len(lines))
+    return _from_last_lines(blamed.code if blamed else code, reason, lines[:end])
 
 
-def is_certain(raised: Raised) -> bool:
+def is_program_error(raised: RaisedException) -> bool:
     """Whether an exception is one of the program's text, which another start does not change."""
-    return _CERTAIN.search(raised.type) is not None and not _passes(raised)
+    return _PROGRAM_ERROR.search(raised.type) is not None and not _is_transient(raised)
 
 
-def _came_from_outside(code: int) -> bool:
+def _is_signal_from_outside(code: int) -> bool:
     number = -code if code < 0 else code - _SIGNAL_BASE
     return number > 0 and number not in _CRASHES
 
 
-def _passes(raised: Raised) -> bool:
+def _is_transient(raised: RaisedException) -> bool:
     """Whether this, or that from which it followed, may not be so the next time."""
-    each: Raised | None = raised
+    each: RaisedException | None = raised
     while each is not None:
         name = each.type.rpartition(".")[2]
-        if not _REFUSED_FOR_GOOD.search(each.text) and (
-            asks_server(each) or _PASSING_TYPE.search(name) or _PASSING_WORDS.search(each.message)
+        if not _REFUSED_PERMANENTLY.search(each.text) and (
+            comes_from_server(each)
+            or _TRANSIENT_TYPE.search(name)
+            or _TRANSIENT_WORDS.search(each.message)
         ):
             return True
         each = each.root
     return False
 
 
-def _of_exception(raised: Raised) -> Cause:
+def _from_exception(raised: RaisedException) -> Cause:
     frame = raised.place
     if frame is None:
         return _cause(raised.text, "")
@@ -142,15 +148,15 @@ def _of_exception(raised: Raised) -> Cause:
     return Cause(text, f"{raised.type.rpartition('.')[2]} {place}"[-_LONGEST:])
 
 
-def _of_words(code: int, reason: str, lines: list[str]) -> Cause | None:
+def _from_last_lines(code: int, reason: str, lines: list[str]) -> Cause | None:
     """Of a program that raised nothing, by its last lines."""
     said = _said(lines)
     text = "\n".join(said)
     if reason in ("ContainerCannotRun", "StartError"):
         return _cause(f"exit code {code}", said[-1]) if _NEVER_STARTS.search(text) else None
-    if _PASSING_WORDS.search(text):
+    if _TRANSIENT_WORDS.search(text):
         return None
-    if not said and code == _SAYS_NOTHING:
+    if not said and code == _GENERIC_CODE:
         return None
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return _cause(how, said[-1] if said else "")

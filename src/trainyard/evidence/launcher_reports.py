@@ -35,7 +35,7 @@ _WORKER = re.compile(r"^[a-z][\w-]*-\d+: ")
 
 
 @dataclass(frozen=True, slots=True)
-class Blamed:
+class BlamedRank:
     """The rank that a launcher says failed first."""
 
     host: str = ""
@@ -45,19 +45,19 @@ class Blamed:
     """Negative for a signal, as torchrun has it."""
 
 
-def blamed_in(lines: Sequence[str]) -> Blamed | None:
+def find_blamed_rank(lines: Sequence[str]) -> BlamedRank | None:
     """Who is blamed in a log; None where no launcher says so, or only blames the launch's end."""
     for line in reversed(lines):
         if found := _LAUNCH.search(line):
             rank = int(found[1]) if found[1] else None
-            named = Blamed(found[2], rank, int(found[3]))
+            named = BlamedRank(found[2], rank, int(found[3]))
             return named if rank is not None else _by_torchrun(lines, named)
         if lost := _LOST.search(line):
-            return Blamed(lost[1])
+            return BlamedRank(lost[1])
     return _by_torchrun(lines, None)
 
 
-def _by_torchrun(lines: Sequence[str], named: Blamed | None) -> Blamed | None:
+def _by_torchrun(lines: Sequence[str], named: BlamedRank | None) -> BlamedRank | None:
     """The first report of an agent whose ranks were not ended by somebody else."""
     for number, line in enumerate(lines):
         if not line.rstrip().endswith(_ROOT):
@@ -67,7 +67,7 @@ def _by_torchrun(lines: Sequence[str], named: Blamed | None) -> Blamed | None:
         code = _number(fields.get("exitcode", ""))
         if code != _SIGTERM:
             rank = _number(fields.get("rank", ""))
-            return Blamed(fields.get("host", ""), rank, 1 if code is None else code)
+            return BlamedRank(fields.get("host", ""), rank, 1 if code is None else code)
     return named
 
 
@@ -75,7 +75,7 @@ def _number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
 
 
-def processes_in(lines: Sequence[str]) -> int:
+def count_processes(lines: Sequence[str]) -> int:
     """How many processes each replica had, as far as its launcher tells; 1 where it does not."""
     found = (_PROCESSES.search(line) for line in lines)
     return max((int(each[1]) + 1 if each[1] else int(each[2]) for each in found if each), default=1)
@@ -85,7 +85,7 @@ def own_lines(lines: Sequence[str], most: int = _QUOTED_LINES) -> tuple[str, ...
     """The last lines that no launcher wrote, oldest first."""
     found: list[str] = []
     for line in reversed(lines):
-        text = _said(line)
+        text = _bare_text(line)
         if text and not _NOISE.match(text.lstrip()) and text.lstrip()[0] not in "^~":
             found.append(text)
         if len(found) == most:
@@ -93,12 +93,12 @@ def own_lines(lines: Sequence[str], most: int = _QUOTED_LINES) -> tuple[str, ...
     return tuple(reversed(found))
 
 
-def times_said(lines: Sequence[str], text: str) -> int:
+def count_lines(lines: Sequence[str], text: str) -> int:
     """In how many lines a program said just this."""
-    return sum(_said(line) == text for line in lines)
+    return sum(_bare_text(line) == text for line in lines)
 
 
-def _said(line: str) -> str:
+def _bare_text(line: str) -> str:
     """A line without what was put around it; empty if there is nothing in it."""
     text = _WORKER.sub("", line).rstrip()
     found = _BOX.fullmatch(text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.diagnosis import deaths, hanging
+from trainyard.diagnosis import hang_diagnosis, replica_failures
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
-from trainyard.evidence.lasting import is_certain
+from trainyard.evidence.permanent_causes import is_program_error
 from trainyard.kinds.shared.reasons import ConditionReason, Phase, missing_for_start
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
@@ -52,9 +52,9 @@ def failed(situation: Situation) -> Iterator[Cause]:
     condition = situation.job.condition("Failed")
     match condition.get("reason"):
         case ConditionReason.INVALID_SPEC:
-            yield _invalid(situation, condition)
+            yield _invalid_spec(situation, condition)
         case ConditionReason.DEADLINE_EXCEEDED:
-            yield _overdue(situation, condition)
+            yield _deadline_exceeded(situation, condition)
         case ConditionReason.QUEUE_MAX_DURATION:
             yield Cause(
                 "its queue ended it: it ran longer than the queue's maxDuration",
@@ -62,10 +62,10 @@ def failed(situation: Situation) -> Iterator[Cause]:
                 ("raise maxDuration of the queue, use another queue, or save checkpoints",),
             )
         case _:
-            yield _by_a_replica(situation, condition)
+            yield _failed_by_replica(situation, condition)
 
 
-def _invalid(situation: Situation, condition: Object) -> Cause:
+def _invalid_spec(situation: Situation, condition: Object) -> Cause:
     text = str(condition.get("message") or "")
     head = f"{situation.job.kind.kind} {situation.job.name} is invalid: "
     return Cause(
@@ -80,7 +80,7 @@ def _invalid(situation: Situation, condition: Object) -> Cause:
     )
 
 
-def _overdue(situation: Situation, condition: Object) -> Cause:
+def _deadline_exceeded(situation: Situation, condition: Object) -> Cause:
     status = situation.job.status
     seconds = situation.job.run_policy.get("activeDeadlineSeconds", "?")
     took = span(status.get("startTime"), status.get("completionTime"), situation.now)
@@ -94,34 +94,34 @@ def _overdue(situation: Situation, condition: Object) -> Cause:
     )
 
 
-def _by_a_replica(situation: Situation, condition: Object) -> Cause:
+def _failed_by_replica(situation: Situation, condition: Object) -> Cause:
     failure = situation.job.last_failure
-    if hung := hanging.ended(situation, failure):
+    if hung := hang_diagnosis.ended_by_hang(situation, failure):
         return hung
     if not failure:
         return Cause(
             "a replica failed for good",
             (*lines_of(condition.get("message")), *quoted(situation.last_words)),
-            _look(situation),
+            _logs_advice(situation),
         )
-    death = deaths.of(situation, failure)
+    death = replica_failures.failure_of_attempt(situation, failure)
     return Cause(
         f"{death.who} failed ({death.ending}): {death.reading.what}",
         (
             *lines_of(condition.get("message")),
             *death.evidence,
-            *what_it_said(death),
-            *_why_not_again(situation, condition, death),
+            *quote_failure(death),
+            *_why_not_restarted(situation, condition, death),
         ),
         (
             *death.reading.advice,
-            *_how_again(situation, condition, death),
-            *_look(situation, death.logs),
+            *_restart_advice(situation, condition, death),
+            *_logs_advice(situation, death.logs),
         ),
     )
 
 
-def what_it_said(death: deaths.Death) -> tuple[str, ...]:
+def quote_failure(death: replica_failures.ReplicaFailure) -> tuple[str, ...]:
     """The exception that ended it and its place; where there is none, the last lines."""
     if (raised := death.raised) is None:
         return quoted("\n".join(line for line in death.said if line != death.reading.line))
@@ -134,7 +134,9 @@ def quoted(words: str) -> tuple[str, ...]:
     return tuple(f"| {line}" for line in lines_of(words)[-_QUOTED_LINES:])
 
 
-def _why_not_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
+def _why_not_restarted(
+    situation: Situation, condition: Object, death: replica_failures.ReplicaFailure
+) -> tuple[str, ...]:
     """Why it was not restarted (any more) (decisions 23, 114)."""
     if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
         return ()  # its message names the rule
@@ -159,12 +161,14 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
     return ()
 
 
-def _how_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
+def _restart_advice(
+    situation: Situation, condition: Object, death: replica_failures.ReplicaFailure
+) -> tuple[str, ...]:
     """What would have restarted it, where a restart may have helped."""
     if death.repeated >= _ALIKE:
         times = f"it has failed {death.repeated} times in a row so, and got no further in between"
         return (f"a restart will not help: {times}",)
-    if death.raised is not None and is_certain(death.raised):
+    if death.raised is not None and is_program_error(death.raised):
         return ("a restart will not help before that is corrected",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"more restarts are allowed by {_limit_field(situation)}, if a restart can help",)
@@ -181,5 +185,5 @@ def _limit_field(situation: Situation) -> str:
     return "runPolicy.backoffLimit" if is_shared else "restartPolicy.limit"
 
 
-def _look(situation: Situation, options: str = "") -> tuple[str, ...]:
+def _logs_advice(situation: Situation, options: str = "") -> tuple[str, ...]:
     return (f"`trainyard logs {situation.job.name}{options}` shows what it wrote",)

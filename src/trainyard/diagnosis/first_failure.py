@@ -14,9 +14,9 @@ from enum import IntEnum
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.client.tails import Tail
 from trainyard.diagnosis.situation import Object, Situation
-from trainyard.evidence.following import follows, retells
-from trainyard.evidence.reports import Blamed, blamed_in
-from trainyard.evidence.tracebacks import Raised, linked, raised_in
+from trainyard.evidence.launcher_reports import BlamedRank, find_blamed_rank
+from trainyard.evidence.secondary_exceptions import is_secondary, reports_child_failure
+from trainyard.evidence.tracebacks import RaisedException, find_exceptions, lines_of_roots
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -43,30 +43,30 @@ class Grade(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class FailedReplica:
     """How one replica ended, and what it said of that."""
 
     pod: str
     code: int | None
     reason: str
     tail: Tail
-    raised: Raised | None
+    raised: RaisedException | None
     """The exception that ended it."""
-    blamed: Blamed | None
+    blamed: BlamedRank | None
     """The rank that its launcher says failed first."""
     grade: Grade
     at: datetime
     """When it failed, by its log or else its container; `_NEVER` where nothing tells."""
 
-    def alike(self) -> int:
+    def same_failures(self) -> int:
         """How many of its processes ended by the same exception."""
         if self.raised is None:
             return 0
-        same = (each for each in raised_in(self.tail.lines) if each.text == self.raised.text)
-        return max(1, sum(not each.is_told for each in same))
+        same = (each for each in find_exceptions(self.tail.lines) if each.text == self.raised.text)
+        return max(1, sum(not each.is_logged for each in same))
 
 
-def concerned(situation: Situation) -> list[str]:
+def pods_to_read(situation: Situation) -> list[str]:
     """Pods whose logs tell who ended the last attempt: that which its status names, and those that
     failed, the earliest first; as many as are worth reading."""
     failure = situation.job.last_failure
@@ -79,14 +79,16 @@ def concerned(situation: Situation) -> list[str]:
     return list(dict.fromkeys([*first, *(name for _, name in ended)]))[:_MOST_READ]
 
 
-def culprit(situation: Situation, failure: Object) -> tuple[Suspect, list[Suspect]]:
+def find_first_failure(
+    situation: Situation, failure: Object
+) -> tuple[FailedReplica, list[FailedReplica]]:
     """Who ended an attempt of `status.attempts` that a replica ended, and all that ended with it.
 
     It is the replica that the attempt names, unless that one only followed another, or another
     one's log tells of an earlier failure.
     """
     name, began = str(failure["replica"]), parse(failure.get("startTime"))
-    named = _named(situation, name, failure)
+    named = _from_status(situation, name, failure)
     others = []
     for pod in situation.pods:
         failed = pod.failed_container
@@ -94,87 +96,91 @@ def culprit(situation: Situation, failure: Object) -> tuple[Suspect, list[Suspec
             continue
         ended = parse(failed.ended.get("finishedAt"))
         if began is None or ended is None or ended >= began.replace(microsecond=0):
-            others.append(_of_pod(situation, pod, failed, named))
+            others.append(_from_pod(situation, pod, failed, named))
     everyone = [named, *others]
     if named.code is None:  # the cluster took it, or something was wrong with it before it ran
         return named, everyone
     better = [each for each in others if (each.grade, each.at) < (named.grade, named.at)]
-    better = [each for each in better if each.grade < named.grade or _is_told(each, named)]
+    better = [each for each in better if each.grade < named.grade or _are_both_timed(each, named)]
     return min(better, key=lambda each: (each.grade, each.at), default=named), everyone
 
 
-def _is_told(one: Suspect, other: Suspect) -> bool:
+def _are_both_timed(one: FailedReplica, other: FailedReplica) -> bool:
     """Whether the logs of both say when they failed, and not just their containers' ends."""
     return one.raised is not None and other.raised is not None
 
 
-def _named(situation: Situation, name: str, failure: Object) -> Suspect:
+def _from_status(situation: Situation, name: str, failure: Object) -> FailedReplica:
     """The replica that the status names; its code and reason are the attempt's."""
     code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
     words = situation.words_of(name) if reason != "LaunchTimeout" else situation.last_words
     ended = parse(failure.get("endTime")) or _NEVER
-    return _suspect(situation, name, code, reason, words, ended)
+    return _failed_replica(situation, name, code, reason, words, ended)
 
 
-def _of_pod(situation: Situation, pod: PodView, failed: ContainerView, named: Suspect) -> Suspect:
+def _from_pod(
+    situation: Situation, pod: PodView, failed: ContainerView, named: FailedReplica
+) -> FailedReplica:
     ended = parse(failed.ended.get("finishedAt")) or _NEVER
-    found = _suspect(situation, pod.name, failed.exit_code, failed.reason, failed.last_words, ended)
+    found = _failed_replica(
+        situation, pod.name, failed.exit_code, failed.reason, failed.last_words, ended
+    )
     is_late = (ended - named.at).total_seconds() > _STOPPED_SECONDS
     if found.code == _SIGKILL and found.raised is None and is_late:
         return replace(found, grade=Grade.STOPPED)
     return found
 
 
-def _suspect(
+def _failed_replica(
     situation: Situation, pod: str, code: int | None, reason: str, words: str, ended: datetime
-) -> Suspect:
+) -> FailedReplica:
     tail = situation.tail_of(pod) or Tail()
     said = [line for line in words.split("\n") if line.strip()]
     if said and said[-1].rstrip("\r").rpartition("\r")[2] not in tail.lines:
         tail = tail._replace(lines=[*tail.lines, *said])  # such as why nothing was started
-    blamed = blamed_in(tail.lines)
-    raised = ended_by(raised_in(tail.lines), tail)
-    if blamed is not None and raised is not None and not _fits(raised, blamed.code):
+    blamed = find_blamed_rank(tail.lines)
+    raised = find_final_exception(find_exceptions(tail.lines), tail)
+    if blamed is not None and raised is not None and not _can_explain(raised, blamed.code):
         raised = None
-    if raised is not None and code is not None and not _fits(raised, code):
+    if raised is not None and code is not None and not _can_explain(raised, code):
         raised = None
     at = parse(tail.time_of(raised.first)) if raised else None
     grade = _grade(code, reason, raised)
-    return Suspect(pod, code, reason, tail, raised, blamed, grade, at or ended)
+    return FailedReplica(pod, code, reason, tail, raised, blamed, grade, at or ended)
 
 
-def _fits(raised: Raised, code: int) -> bool:
+def _can_explain(raised: RaisedException, code: int) -> bool:
     """Whether a process that ended so can have ended by this: what a signal ended raised nothing,
     and what chose its exit code was not ended by the loss of a peer."""
     if code in _ANY_END:
         return True
     if code < 0 or code > _SIGNAL_BASE:
-        return raised.is_native and not follows(raised)
-    return code == 1 or not (follows(raised) or retells(raised))
+        return raised.is_native and not is_secondary(raised)
+    return code == 1 or not (is_secondary(raised) or reports_child_failure(raised))
 
 
-def _grade(code: int | None, reason: str, raised: Raised | None) -> Grade:
+def _grade(code: int | None, reason: str, raised: RaisedException | None) -> Grade:
     if code is None or reason not in ("", "Error", "Completed"):
         return Grade.CAUSE
-    if raised is not None and not follows(raised) and code != _SIGTERM:
+    if raised is not None and not is_secondary(raised) and code != _SIGTERM:
         return Grade.CAUSE
     if code == _SIGTERM:
         return Grade.STOPPED
     return Grade.CAUSE if raised is None else Grade.CONSEQUENCE
 
 
-def ended_by(found: Sequence[Raised], tail: Tail) -> Raised | None:
+def find_final_exception(found: Sequence[RaisedException], tail: Tail) -> RaisedException | None:
     """The exception that ended a replica, of all in its log.
 
     Those that only tell of a peer or a child, or were only told of, count where there is nothing
     else. Of several at the end of the log, which are of several processes, it is the first.
     """
-    roots = linked(found)
+    roots = lines_of_roots(found)
     left = [each for each in found if each.first not in roots]
     left = [each for each in left if not _is_group_of_others(each, left)]
     if not left:
         return None
-    ranks = [(follows(each), each.is_told, retells(each)) for each in left]
+    ranks = [(is_secondary(each), each.is_logged, reports_child_failure(each)) for each in left]
     same = [each for each, rank in zip(left, ranks, strict=True) if rank == min(ranks)]
     last = parse(tail.time_of(same[-1].last))
     for each in same:
@@ -184,7 +190,7 @@ def ended_by(found: Sequence[Raised], tail: Tail) -> Raised | None:
     return same[-1]
 
 
-def _is_group_of_others(raised: Raised, everyone: Sequence[Raised]) -> bool:
+def _is_group_of_others(raised: RaisedException, everyone: Sequence[RaisedException]) -> bool:
     """Whether it is an ExceptionGroup whose members are told too, right below."""
     margin = raised.prefix
     return raised.type.endswith("Group") and any(

@@ -59,7 +59,7 @@ def launching(situation: Situation) -> tuple[PodView, ContainerView] | None:
     return None
 
 
-def concerned(situation: Situation) -> list[str]:
+def pods_to_read(situation: Situation) -> list[str]:
     """Pods whose logs may tell more of a launch that waits, who launches first."""
     found = launching(situation)
     if found is None:
@@ -68,21 +68,21 @@ def concerned(situation: Situation) -> list[str]:
     return [leader.name, *(p.name for p in _awaited(situation, leader)[:2])]
 
 
-def waiting(situation: Situation) -> Iterator[Cause]:
+def not_launched(situation: Situation) -> Iterator[Cause]:
     """All replicas run, and the training has not begun."""
     found = launching(situation)
     if found is None or found[0].deleting_since:
         return
     pod, container = found
     age = situation.ago(_latest_start(situation) or container.running.get("startedAt"))
-    words = _words(situation, pod)
+    words = _wait_message(situation, pod)
     if preflight_difference(words):  # it has started, and has still to say so
         return
     shown = words or "it does not say yet what it waits for"
     limit = situation.job.run_policy.get("launchTimeoutSeconds", _DEFAULT_SECONDS)
     replica = situation.replica(pod)
     evidence = [f"{replica} launches the training, which may take {limit} s in all"]
-    evidence += _said_by_sshd(situation)
+    evidence += _sshd_lines(situation)
     if "no rank has begun" in words:
         evidence += [f"| {line}" for line in _said(situation, pod.name)[-_QUOTED_LINES:]]
     others = [situation.replica(each) for each in _awaited(situation, pod)]
@@ -96,7 +96,7 @@ def waiting(situation: Situation) -> Iterator[Cause]:
     )
 
 
-def differing(situation: Situation) -> Iterator[Cause]:
+def differing_hosts(situation: Situation) -> Iterator[Cause]:
     """The training has begun on hosts that are not alike (decision 128)."""
     condition = situation.job.condition("Launched")
     if condition.get("reason") == ConditionReason.HOSTS_DIFFER:
@@ -110,12 +110,12 @@ def differing(situation: Situation) -> Iterator[Cause]:
 
 def _awaited(situation: Situation, leader: PodView) -> list[PodView]:
     """The other pods that the launch names (decision 110: by type and number)."""
-    named = set(re.findall(r"[\w-]+", _words(situation, leader)))
+    named = set(re.findall(r"[\w-]+", _wait_message(situation, leader)))
     others = (pod for pod in situation.pods if pod.name != leader.name)
     return [pod for pod in others if situation.replica(pod) in named]
 
 
-def _words(situation: Situation, pod: PodView) -> str:
+def _wait_message(situation: Situation, pod: PodView) -> str:
     for event in situation.events_about(pod.name, "Unhealthy"):
         if words := launch_wait_message(str(event.get("message") or "")):
             return words
@@ -137,7 +137,7 @@ def _said(situation: Situation, pod_name: str) -> Sequence[str]:
     return situation.logs.get(pod_name, Tail()).lines
 
 
-def _said_by_sshd(situation: Situation) -> list[str]:
+def _sshd_lines(situation: Situation) -> list[str]:
     return [
         f"{situation.replica(name)}: {line.removeprefix('trainyard: ')}"
         for name, tail in situation.logs.items()

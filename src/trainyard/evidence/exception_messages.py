@@ -25,7 +25,7 @@ class Message:
     _lines: int = 0
     _is_sentence: bool = False
 
-    def goes_on(self, line: str) -> bool:
+    def continues(self, line: str) -> bool:
         """Take the next line; whether it belongs to the message."""
         rest, self._lines = line.strip(), self._lines + 1
         if not rest or self._lines > _MOST_LINES or len(self.text) > _LONGEST:
