@@ -1,4 +1,4 @@
-"""What the shim has of pods: their containers, the commands in them, and what those write."""
+"""Pods in the shim: their containers, the commands in them, and their output."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from trainyard.podruntime.protocol import (
 )
 
 _READ_BYTES = 1 << 16
-# Output can be held open by a process outside the container (an ``exec`` session); the end of
-# the container is reported without it after this long.
+# A process outside the container (an ``exec`` session) can hold its output open; after this
+# long the container's end is reported all the same.
 _DRAIN_SECONDS = 1.0
 
 
 class OutputSubscriber:
-    """A pipe that is given all that is written, to its last byte, as fast as it is read."""
+    """A pipe that gets all output of a container, as fast as its reader reads."""
 
     def __init__(self, fd: int, loop: EventLoop, on_caught_up: Callable[[], None]) -> None:
-        """Takes ``fd`` over; ``changed()`` is called when it is no longer behind, or gone."""
+        """Takes ``fd`` over; ``on_caught_up()`` is called when it has everything, or is closed."""
         self._fd, self._loop, self._on_caught_up = fd, loop, on_caught_up
         self._unsent = b""
         self._is_ending = False
@@ -52,16 +52,16 @@ class OutputSubscriber:
 
     @property
     def is_closed(self) -> bool:
-        """It has been closed."""
+        """Whether it is closed."""
         return self._fd < 0
 
     @property
     def is_behind(self) -> bool:
-        """Nothing more should be shown for now."""
+        """Whether it has yet to take what it was given."""
         return bool(self._unsent)
 
     def write(self, data: bytes) -> None:
-        """It gets these bytes, as soon as it can take them."""
+        """Send these bytes, as soon as the pipe takes them."""
         self._unsent += data
         self._send()
 
@@ -79,7 +79,9 @@ class OutputSubscriber:
             self._on_caught_up()
 
     def _ready(self, events: int) -> None:
-        if events & ~select.EPOLLOUT:  # its reader has gone; a pipe's end says nothing else
+        if (
+            events & ~select.EPOLLOUT
+        ):  # the reader has gone: the writing end of a pipe reports nothing else
             self.close()
             return
         self._send()
@@ -114,7 +116,7 @@ class Container(ForkedChild):
         borrowed_fds: Iterable[int],
         hub: ContainerHub,
     ) -> None:
-        """``lent``: the pod's namespaces."""
+        """``borrowed_fds``: the pod's namespaces."""
         super().__init__(task, flags, (), borrowed_fds)
         self.program = start.program
         self.state = ContainerState(
@@ -128,20 +130,20 @@ class Container(ForkedChild):
             cgroups=start.program.cgroups,
         )
         self.has_ended = False
-        """Whether it has been reaped; its state is ``exited`` when its output is all read too."""
+        """Whether it was reaped. Its state is ``exited`` only once its output is read too."""
         self._hub = hub
         self._has_input, self._awaits_terminal = bool(start.stdin), start.tty
         self._input_is_exclusive = start.stdin == "once" and not start.tty
         self._output = self._input = -1
         self._subscribers: list[OutputSubscriber] = []
         self._is_paused = False
-        """Its output is not read until all viewers have what there was."""
+        """Whether reading its output waits until all subscribers have what there was."""
         self._log: LogFile | None = None
         self._log_path, self._limits = start.log, LogLimits(start.log_bytes, start.log_files)
         self._drain_until = 0.0
 
     def join_process_namespace(self, other: Container) -> None:
-        """Be born in the process namespace of another; raises ProcessLookupError if it has none."""
+        """Share the process namespace of another; ProcessLookupError if that does not run."""
         if other.has_ended or other.state.state != "running":
             raise ProcessLookupError(f"container {other.state.name} is not running")
         self.fork_into.append(isolation.open_namespace(other.pid, "pid"))
@@ -149,7 +151,7 @@ class Container(ForkedChild):
         self.outlives_init = True
 
     def open(self) -> None:
-        """Make its log and its output's pipe; raises OSError."""
+        """Open its log and the pipe of its output; raises OSError."""
         self._log = LogFile(self._log_path, self._limits)
         if not self._awaits_terminal:
             self._output, writer = os.pipe2(os.O_CLOEXEC)
@@ -163,16 +165,16 @@ class Container(ForkedChild):
             self.flags |= FORK_INTO_CGROUP
 
     def kill_tree(self) -> None:
-        """Kill it with all that is in it."""
+        """Kill it with all its descendants."""
         if not self.has_ended:
             super().kill_tree()
 
     def discard(self) -> None:
-        """End it, and read nothing of it any more."""
+        """Kill it, and read no more of its output."""
         self.kill_tree()
         self._close_output()
 
-    # -- how it goes on -------------------------------------------------------------------------
+    # -- reports -----------------------------------------------------------------------------------
 
     def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
         if progress.terminal and self._awaits_terminal and self.state.state == "starting":
@@ -217,7 +219,7 @@ class Container(ForkedChild):
             self.state = self.state._replace(signal=max(0, -code), code=on_report)
         self._mark_ended()
         self._resume_output()
-        if self.outlives_init:  # else they have died with it
+        if self.outlives_init:  # else the sessions have died with it
             for session in self._hub.sessions:
                 if session.container is self:
                     session.kill_tree()
@@ -232,7 +234,7 @@ class Container(ForkedChild):
         self.state = self.state._replace(finished_at=time.time_ns())
 
     def _report_exit(self) -> None:
-        """Leave the outcome in a file beside the log, which outlives the shim."""
+        """Write the outcome to a file beside the log, which outlives the shim, and notify."""
         if self.state.state == "exited":
             return
         self.state = self.state._replace(state="exited")
@@ -246,12 +248,12 @@ class Container(ForkedChild):
             os.replace(path + ".new", path)
         self._hub.notify(self.state)
 
-    # -- what it writes ---------------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------------
 
     def attach(self, subscriber: int, *, stdin: bool) -> list[int]:
-        """Show a viewer, whose pipe is taken over, what is written from now on.
+        """Copy output from now on to a subscriber's pipe, which is taken over.
 
-        Returns the end to write to the container's input, if there is one.
+        Returns the writing end of the container's input, if it has one.
         """
         try:
             self._subscribers.append(
@@ -268,7 +270,7 @@ class Container(ForkedChild):
         return [owned_fds]
 
     def _resume_output(self) -> None:
-        """A viewer has caught up, or is gone, or no longer matters."""
+        """Read output again once no subscriber holds it up."""
         self._subscribers = [each for each in self._subscribers if not each.is_closed]
         if self._is_paused and (
             self.has_ended or not any(each.is_behind for each in self._subscribers)
@@ -278,17 +280,19 @@ class Container(ForkedChild):
                 self._watch_output()
 
     def _watch_output(self) -> None:
-        os.set_blocking(self._output, False)  # also for who attaches and writes to the terminal
+        os.set_blocking(
+            self._output, False
+        )  # a terminal's, too, for whoever attaches and writes to it
         self._hub.loop.register(self._output, lambda _: self._read(), self.on_invalid_report)
 
     def _receive(self) -> bytes | None:
-        """What there is of output; empty at its end, None where there is nothing just now."""
+        """Read output: empty at its end, None where there is none right now."""
         try:
             return os.read(self._output, _READ_BYTES)
         except BlockingIOError:
             return None
         except OSError as error:
-            if error.errno != errno.EIO:  # of a terminal that nobody has open any more
+            if error.errno != errno.EIO:  # a terminal that nobody has open any more
                 raise
             return b""
 
@@ -313,13 +317,13 @@ class Container(ForkedChild):
 
     @property
     def due_at(self) -> float | None:
-        """When to look at it again without new output (monotonic seconds), if ever."""
+        """When to check it without new output (monotonic seconds); None: not at all."""
         if self.has_ended:
             return None if self.state.state == "exited" else self._drain_until
         return None if self._log is None else self._log.flush_at
 
     def check(self) -> None:
-        """Write out a line that stays unfinished; give up on output that never ends."""
+        """Write an unfinished line to the log, or give up waiting for output to end."""
         if self.has_ended:
             self._report_exit()
         elif self._log is not None:
@@ -338,7 +342,7 @@ class Container(ForkedChild):
 
 
 class ContainerHub:
-    """What all containers share: the loop, whom to tell, which of them is due, the commands."""
+    """What containers share: the loop, the way to notify the agent, timers, and exec sessions."""
 
     def __init__(self, loop: EventLoop, notify: Callable[[Event], None]) -> None:
         self.loop = loop
@@ -347,12 +351,12 @@ class ContainerHub:
         self.sessions: set[ExecSession] = set()
 
     def wait_seconds(self) -> float | None:
-        """Until the next is due; None if none is."""
+        """Seconds until the next container is due; None if none is."""
         due = [moment for container in self.due if (moment := container.due_at) is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
 
     def check(self) -> None:
-        """See to those that are due."""
+        """Check the containers that are due."""
         now = time.monotonic()
         for container in list(self.due):
             if container.due_at is None:
@@ -363,7 +367,7 @@ class ContainerHub:
 
 
 def _open_cgroup_v2(groups: Iterable[str]) -> int:
-    """A descriptor of the control group of version 2 among these; -1 if there is none."""
+    """A descriptor of the cgroup v2 among these; -1 if there is none."""
     for path in groups:
         if os.path.exists(f"{path}/cgroup.events"):
             with contextlib.suppress(OSError):
@@ -372,7 +376,7 @@ def _open_cgroup_v2(groups: Iterable[str]) -> int:
 
 
 class ExecSession(ForkedChild):
-    """A command in a container. In plain isolation it lasts until what it left behind has ended."""
+    """A command in a container (``exec``); without namespaces, until its descendants end too."""
 
     def __init__(
         self,
@@ -382,8 +386,11 @@ class ExecSession(ForkedChild):
         borrowed_fds: Iterable[int],
         hub: ContainerHub,
     ) -> None:
-        """``lent``: the pod's namespaces. To be given: standard streams, or the terminal's socket,
-        and behind them the container's own namespaces."""
+        """``borrowed_fds``: the pod's namespaces.
+
+        ``owned_fds`` follow: standard streams or the terminal's socket, and behind them the
+        container's own namespaces.
+        """
         super().__init__(task, 0, (), borrowed_fds)
         self.name = name
         self.container = container

@@ -1,4 +1,4 @@
-"""The shim's loop: one handler a descriptor, and none that fails takes the others along."""
+"""The shim's event loop. A handler that fails ends what it served, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from trainyard.podruntime.log_files import keep_end
 
 _LOG_BYTES = 10 << 20
 Handler = Callable[[int], None]
-"""Called with the events of ``epoll``."""
+"""Called with the ``epoll`` events."""
 OnError = Callable[[Exception], None]
-"""Ends what the handler was for; called with what it raised."""
+"""Called with what the handler raised; ends what the handler was for."""
 
 
 def log(text: str) -> None:
-    """Into shim.log; not through ``sys.stderr``, which may be an object of the forking process."""
+    """Write to shim.log. Not through ``sys.stderr``, which may belong to the process that forked
+    us."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))
         keep_end(2, _LOG_BYTES)
@@ -44,13 +45,13 @@ class EventLoop:
             self._poll.unregister(fd)
 
     def run_once(self, seconds: float) -> bool:
-        """Handle what is ready, after at most ``seconds``; False if nothing was."""
+        """Call the handlers that are ready within ``seconds``; False if none was."""
         ready = self._poll.poll(seconds)
         expected = {fd: self._handlers.get(fd) for fd, _ in ready}
         for fd, events in ready:
             registered = self._handlers.get(fd)
-            # A handler may have closed a descriptor and opened another of the same number, which
-            # is not ready: a read of it would block for ever.
+            # A handler may have closed a descriptor and opened another of the same number, which is
+            # not ready: reading it would block for ever.
             if registered is not None and registered is expected[fd]:
                 handler, on_error = registered
                 if not run_catching(partial(handler, events), on_error):
@@ -60,7 +61,7 @@ class EventLoop:
 
 
 def run_catching(action: Callable[[], None], on_error: OnError) -> bool:
-    """Do it; what it raises ends, by ``failed``, what it was for. False if that failed too."""
+    """Run ``action``; on an exception log it and call ``on_error``. False if that raises too."""
     try:
         try:
             action()

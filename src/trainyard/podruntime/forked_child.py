@@ -1,4 +1,4 @@
-"""A child of the shim that the zygote forks, and the zygote itself, as the shim begins them."""
+"""What the shim knows of a process that the zygote forks for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainyard.podruntime.processes.child_tasks import KILL_ALL, ChildReport, Ch
 
 
 class ForkedChild:
-    """A process that the zygote forks for us; what it becomes is told by its subclasses."""
+    """A process that the zygote forks for the shim; subclasses react to what it reports."""
 
     def __init__(
         self,
@@ -21,23 +21,24 @@ class ForkedChild:
         owned_fds: Iterable[int],
         borrowed_fds: Iterable[int] = (),
     ) -> None:
-        """``given`` descriptors are closed when it has them, ``lent`` ones (behind) are not."""
+        """``owned_fds`` are closed once the child has them; ``borrowed_fds``, sent behind them, are
+        not."""
         self.task, self.flags = task, flags
         self.outlives_init = task is not None and task.context.kind == "plain"
-        """Its end alone does not end what it has started."""
+        """Whether what it has started survives its own end: without namespaces it does."""
         self.owned_fds, self.borrowed_fds = list(owned_fds), list(borrowed_fds)
         self.fork_into: list[int] = []
-        """What it is to be born in, if anything: a process namespace, a control group; closed as
-        what is given."""
+        """Descriptors it is forked into, if any: a process namespace, a control group. Owned as
+        well."""
         self.channel: ChildChannel | None = None
         self.pid = 0
-        """0 until it has told."""
+        """0 until it has reported it."""
         self.attempts = 0
         self.pending_signal = 0
         self.deadline = 0.0
 
     def kill(self, number: int) -> None:
-        """Send it a signal, if only once it is there."""
+        """Send it a signal, at once or as soon as it exists."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
@@ -45,7 +46,7 @@ class ForkedChild:
             self.pending_signal = number
 
     def kill_tree(self) -> None:
-        """Kill it with everything beneath it."""
+        """Kill it with all its descendants."""
         self.kill(KILL_ALL if self.outlives_init else signal.SIGKILL)
 
     def close_owned(self) -> None:
@@ -55,15 +56,15 @@ class ForkedChild:
         self.fork_into.clear()
 
     def on_report(self, report: ChildReport, descriptors: list[int]) -> None:
-        """It says how it goes on; ``descriptors`` are ours to close."""
+        """It sent a report; ``descriptors`` are ours to close."""
         for fd in descriptors:
             os.close(fd)
 
     def on_invalid_report(self, error: Exception) -> None:
-        """Something that cannot be came through its channel, which is closed now."""
+        """An invalid message came through its channel, which is closed now."""
 
     def on_not_started(self, reason: str) -> None:
-        """It could not be forked, or did not live to say a word."""
+        """It could not be forked, or died before its first message."""
 
     def on_exit(self, status: int) -> None:
-        """It has been reaped with this wait status, all that it told has been read."""
+        """It was reaped with this wait status; all its reports have been handled."""

@@ -1,7 +1,7 @@
-"""What separates pods from each other: the cluster's network, a pod's namespaces, or nothing.
+"""What separates pods: the cluster's network and each pod's namespaces, or nothing.
 
-Three kinds: ``root`` (namespaces with privileges), ``rootless`` (the same inside a user namespace)
-and ``plain`` (neither is permitted: processes that only have a loopback address of their own).
+Three kinds: ``root`` (namespaces, with privileges), ``rootless`` (the same inside a user namespace)
+and ``plain`` (neither is permitted: processes with only a loopback address of their own).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from trainyard.podruntime.network.netlink import LOOPBACK_INDEX, POD_LINK_INDEX,
 Kind = Literal["root", "rootless", "plain"]
 
 _POD_PREFIX, _POD_BITS = "10.244", 16
-# The shim's own, to come back to after making a pod's; without root it can return to no other.
+# The shim's own namespaces, to return to after making a pod's. Without root it could not leave.
 _CLUSTER_NAMESPACES = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 _NAMESPACES = {sys.CLONE_NEWNET: "net", sys.CLONE_NEWUTS: "uts", sys.CLONE_NEWIPC: "ipc"}
 CONTAINER_NAMESPACES = {sys.CLONE_NEWPID: "pid", sys.CLONE_NEWNS: "mnt"}
-"""The kinds of which each container has its own, as /proc calls them."""
+"""Namespaces of which each container has its own, by their names in /proc."""
 
-# A container's port 22 or 80 needs no privilege, as with the common container runtimes.
+# As with common container runtimes, a container needs no privilege for port 22 or 80.
 _UNPRIVILEGED_PORTS = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
-# Interfaces made from now on get no link-local address, whose set-up only costs time.
+# New interfaces get no IPv6 link-local address: nothing uses it.
 _NO_IPV6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
 
 
 class Sandbox(NamedTuple):
-    """A pod's address and namespaces, kinds to descriptors; none of them in plain mode.
+    """A pod's address, and its namespaces as descriptors by kind (none in plain mode).
 
-    ``user`` is the user namespace that owns them, -1 where the kernel allows none: its programs
-    enter it last.
+    ``user`` is the user namespace that owns them, which programs enter last; -1 where the kernel
+    permits none.
     """
 
     address: str
@@ -47,9 +47,9 @@ class Sandbox(NamedTuple):
         return self.namespaces | own
 
 
-# Decision 41.
+# Pods have addresses of their own, also where they are plain processes (decision 41).
 class PodNetwork:
-    """Gives pods addresses; this base class is the plain one, on the loopback interface."""
+    """Gives pods addresses. This class is the plain network, on the loopback interface."""
 
     kind: Kind = "plain"
     gateway = "127.0.0.1"
@@ -61,11 +61,12 @@ class PodNetwork:
         self._used: set[str] = set()
 
     def add_pod(self, hostname: str, address: str = "") -> Sandbox:
-        """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
+        """Make a pod's sandbox. A wanted ``address`` may be shared with a pod that is ending."""
         return Sandbox(address or self._allocate(), {})
 
     def add_spare(self, most: int) -> bool:
-        """Make the next pod's sandbox in advance, unless ``most`` are ready; False then."""
+        """Make a sandbox for a later pod, unless ``most`` wait already; False where nothing is to
+        do."""
         return False
 
     def remove_pod(self, sandbox: Sandbox) -> None:
@@ -78,12 +79,11 @@ class PodNetwork:
         return socket.socket(socket.AF_INET, kind).detach()
 
     def open_listener(self, port: int) -> int:
-        """This process is in the cluster's network: pods reach the gateway, and nothing else does,
-        but without namespaces."""
+        """Listen at the gateway. Only pods reach it, except without namespaces."""
         return socket.create_server((self.gateway, port), backlog=128).detach()
 
     def _allocate(self) -> str:
-        """An address that was not in use for as long as possible; caches of it are then gone."""
+        """The address that has been free for longest, so that nobody's cache still knows it."""
         address = ""
         while not address or address in self._used:
             address = f"{self._prefix}.{self._next >> 8}.{self._next & 255}"
@@ -93,7 +93,7 @@ class PodNetwork:
 
 
 class NamespaceNetwork(PodNetwork):
-    """A bridge in a network namespace of its own; must be made inside that namespace."""
+    """A bridge in a network namespace; must be made inside that namespace."""
 
     gateway = f"{_POD_PREFIX}.0.1"
 
@@ -158,7 +158,7 @@ class NamespaceNetwork(PodNetwork):
         try:
             user, opened = _make_owned_namespaces(self._maps)
         except OSError as error:
-            self._maps = {}  # pods go without
+            self._maps = {}  # pods do without
             self.reason = f"pods share a user namespace with the host: {error.strerror or error}"
         else:
             self.remove_pod(Sandbox("", opened, user))
@@ -191,12 +191,12 @@ def _open_namespaces(process: int | str = "self") -> dict[int, int]:
 
 
 def open_namespace(process: int | str, name: str) -> int:
-    """A descriptor of one of a process's namespaces, called as in /proc."""
+    """Open a namespace of a process, named as in /proc."""
     return os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _identity_maps() -> dict[str, bytes]:
-    """What to write so that every id means itself inside: files belong to whom they did."""
+    """Id maps in which each id means itself, so that files keep their owners."""
     maps = {}
     for name in ("gid_map", "uid_map"):
         with open(f"/proc/self/{name}") as file:
@@ -206,12 +206,12 @@ def _identity_maps() -> dict[str, bytes]:
     return maps
 
 
-# Decision 73.
+# A pod's namespaces belong to its own user namespace, where its root may rule (decision 73).
 def _make_owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
-    """A new user namespace, and namespaces of a pod that belong to it.
+    """Make a user namespace, and a pod's namespaces that belong to it.
 
-    A child makes them and is gone once they are held open: who enters a user namespace cannot
-    come back. ``maps`` are those of :func:`_identity`.
+    A child makes them, and is killed once they are open: a process cannot come back from a user
+    namespace. ``maps`` are those of :func:`_identity_maps`.
     """
     pid = sys.clone_idle(sys.CLONE_NEWUSER | sum(_NAMESPACES))
     try:
@@ -240,7 +240,7 @@ def prepare(mode: str) -> PodNetwork:
             enter_user_namespace()
             sys.unshare(_CLUSTER_NAMESPACES)
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
-        # What is mounted here from now on is seen by first processes that were forked ahead.
+        # Mounts made here from now on propagate to container inits that are forked already.
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SHARED)
         return NamespaceNetwork(kind)
     except OSError as error:
@@ -250,9 +250,9 @@ def prepare(mode: str) -> PodNetwork:
 
 
 def enter_user_namespace() -> None:
-    """Keep our own user and group id: programs then find their home folder and their files."""
+    """Enter a user namespace with our own ids, so that programs find their home and files."""
     user, group = os.geteuid(), os.getegid()
-    sys.prctl(sys.PR_SET_DUMPABLE, 1)  # else /proc/self/uid_map belongs to root
+    sys.prctl(sys.PR_SET_DUMPABLE, 1)  # otherwise /proc/self/uid_map belongs to root
     sys.unshare(sys.CLONE_NEWUSER)
     for name, text in (
         ("setgroups", "deny"),

@@ -11,7 +11,7 @@ _CGROUPS = "/sys/fs/cgroup"
 
 
 def explain(error: BaseException) -> str:
-    """The error's text, with the limit behind it and its present value where there is one."""
+    """The error's text, with the limit behind it, its value, and how to raise it."""
     text = str(error) or type(error).__name__
     if not isinstance(error, OSError):
         return text
@@ -55,7 +55,7 @@ def _processes() -> str:
 
 
 def _pids_limit() -> tuple[str, int] | None:
-    """The group of this process, or above it, whose limit is lowest."""
+    """The control group with the lowest limit, of this process's own and those above."""
     lowest: tuple[str, int] | None = None
     with contextlib.suppress(OSError), open("/proc/self/cgroup") as lines:
         for line in lines:

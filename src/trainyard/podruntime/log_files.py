@@ -1,16 +1,14 @@
 """A container's log as the shim writes it: a few files of limited size.
 
-Logs have the format of the Container Runtime Interface: each line is ``<RFC 3339 time> stdout F
-<line>``; a line longer than 16 KiB, or one that has stood unfinished for a moment, is written as
-``P`` (partial) pieces. Standard output and error share one pipe, which keeps them in the order in
-which they were written.
+The format is that of the Container Runtime Interface: each line is ``<RFC 3339 time> stdout F
+<line>``. A line longer than 16 KiB, or unfinished for a moment, is written as ``P`` (partial)
+pieces. Standard output and error share one pipe, which keeps them in order.
 
-A log is the file at its path; when that is full it is renamed to ``<path>.<number>``, with a number
-that only ever grows, and a new one is begun (decision 91). Readers go by these numbers, so that
-neither a rename nor a deletion under their hands costs them a line. They lock the file that they
-are at (``hold``), and while there is room neither it nor a later one is dropped (decision 107).
-What a process that is killed between the two steps leaves behind, numbered files alone, is a log as
-well.
+The log is the file at its path. A full file is renamed to ``<path>.<number>``, with a number that
+only grows, and a new one is begun (decision 91). Readers go by these numbers, so that neither a
+rename nor a deletion costs them a line. They lock the file they read (``hold``); while there is
+room, neither that file nor a later one is dropped (decision 107). If a process is killed between
+the two steps, numbered files alone are a log as well.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ _SHARE = 4
 
 
 class LogLimits(NamedTuple):
-    """A log's files hold up to ``size`` bytes each; the last ``files`` are kept, at least two.
+    """Files hold up to ``size`` bytes each; the last ``files`` are kept, at least two.
 
-    What a reader has yet to read may take ``held`` bytes more.
+    Files that a reader has yet to read may take ``held`` bytes more.
     """
 
     size: int = 10 << 20
@@ -42,7 +40,7 @@ class LogLimits(NamedTuple):
 
 
 KUBERNETES = LogLimits()
-"""The kubelet's containerLogMaxSize and containerLogMaxFiles where nothing else is said."""
+"""The kubelet's defaults of containerLogMaxSize and containerLogMaxFiles."""
 
 
 def timestamp(nanoseconds: int) -> str:
@@ -52,7 +50,7 @@ def timestamp(nanoseconds: int) -> str:
 
 
 def numbers(path: str) -> list[int]:
-    """Of the files that a log has besides the one at ``path``; ascending, the oldest first."""
+    """Numbers of a log's rotated files, ascending: the oldest first."""
     folder, name = os.path.split(path)
     prefix, found = f"{name}.", []
     with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
@@ -64,18 +62,18 @@ def numbers(path: str) -> list[int]:
 
 
 def numbered(path: str, number: int) -> str:
-    """The file of a log that was renamed."""
+    """The path of a rotated file."""
     return f"{path}.{number}"
 
 
 def hold(fd: int) -> None:
-    """Keep a log's file, and the later ones, from being dropped until ``fd`` is closed."""
+    """Keep a log's file, and later ones, from being dropped until ``fd`` is closed."""
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
 def drop_oldest(path: str, limits: LogLimits) -> None:
-    """Delete the rotated files of a log beyond those that are kept, up to one that is read."""
+    """Delete rotated files beyond the limit, up to the first that is being read."""
     known = numbers(path)
     surplus = len(known) - max(1, limits.files - 1)
     for position, number in enumerate(known[: max(0, surplus)]):
@@ -103,15 +101,16 @@ def _is_held(name: str) -> bool:
 
 
 def _room(path: str, limits: LogLimits) -> int:
-    """For what is held: never much of what a disk has left."""
+    """Bytes that held files may take: never much of what the disk has left."""
     found = os.statvfs(os.path.dirname(path) or ".")
     return min(limits.held, found.f_bavail * found.f_frsize // _SHARE)
 
 
 def keep_end(fd: int, limit: int) -> None:
-    """Cut a file that is open for reading and appending to its last lines, once it is too long.
+    """Cut a file, open for reading and appending, to its last lines once it exceeds ``limit``
+    bytes.
 
-    Of more than ``limit`` bytes half as many are kept. What is no file, or cannot be cut, stays.
+    Half of ``limit`` is kept. Anything but a regular file stays as it is.
     """
     with contextlib.suppress(OSError):
         found = os.fstat(fd)
@@ -122,7 +121,7 @@ def keep_end(fd: int, limit: int) -> None:
 
 
 class LogFile:
-    """Appends what a container writes to its log. Nothing here fails, or waits for room."""
+    """Appends a container's output to its log. It never raises, and never waits for room."""
 
     def __init__(self, path: str, limits: LogLimits = KUBERNETES) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -145,7 +144,7 @@ class LogFile:
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         lines, self._rest = data[:end], data[end:]
-        if lines or not is_begun:  # a line that grows all the time is due all the same
+        if lines or not is_begun:  # a line that keeps growing is still due
             self._rest_since = time.monotonic()
         if lines:
             prefix = _now() + b" stdout F "
@@ -155,7 +154,7 @@ class LogFile:
 
     @property
     def flush_at(self) -> float | None:
-        """When the unfinished line is due (monotonic seconds); None without one."""
+        """When an unfinished line is due (monotonic seconds); None without one."""
         return self._rest_since + PARTIAL_AFTER_SECONDS if self._rest else None
 
     def flush(self) -> None:
@@ -168,7 +167,7 @@ class LogFile:
         os.close(self._fd)
 
     def _append(self, records: bytes, *, inside: bool) -> None:
-        """A full disk must end neither the pod nor the shim: what has no room is counted."""
+        """Append records. On a full disk they are counted, since neither pod nor shim may end."""
         try:
             if self._size and self._size + len(records) > self._limits.size:
                 self._rotate()
@@ -182,7 +181,7 @@ class LogFile:
             self._why = error.strerror or ""
 
     def _write(self, records: bytes) -> None:
-        """Whole records, as many as there is room for; OSError if that is not all.
+        """Write whole records, as many as fit; OSError if that is not all.
 
         Half a record would spoil the next one.
         """
@@ -199,14 +198,14 @@ class LogFile:
             self._size += done
 
     def _mark(self) -> bytes:
-        """What stands in the log for what could not be written."""
+        """The record that stands for output that could not be written."""
         prefix = _now() + b" stdout F "
         text = f"[trainyard: about {self._lost} bytes of output are missing here: {self._why}]"
         end_of_line = prefix + b"\n" if self._is_inside else b""
         return end_of_line + prefix + text.encode() + b"\n"
 
     def _rotate(self) -> None:
-        """Set the file aside, drop the oldest, begin another; OSError leaves it as it was."""
+        """Rename the full file, drop the oldest, begin a new one. On OSError all is as before."""
         known = numbers(self._path)
         number = known[-1] + 1 if known else 1
         with contextlib.suppress(FileNotFoundError):  # somebody has removed it

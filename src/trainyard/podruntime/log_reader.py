@@ -1,8 +1,8 @@
-"""Reading a container's log as ``kubectl logs`` asks for it, through all its files.
+"""Reading a container's log as ``kubectl logs`` does, through all its files.
 
-``logfile`` says what those are, and writes them. A reader holds one file at a time, and finds the
-next by its number, so that a rotation costs it nothing. If it falls behind by more than is kept, it
-says so in a line of its own.
+``log_files`` defines and writes them. A reader has one file open at a time and finds the next by
+its number, so that rotation costs it nothing. If it falls behind by more than is kept, it says so
+in a line of its own.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from trainyard.podruntime.log_files import hold, numbered, numbers
 from trainyard.podruntime.protocol import ContainerState, from_raw
 
 MISSING = "[trainyard: output is missing here: it was rotated away before it was read]"
-"""Stands for lines that a follower could not read in time."""
+"""The line for output that a follower could not read in time."""
 
 _FOLLOW_SECONDS = 0.05
 # Room for several of the longest records that are written.
 _CHUNK = 1 << 18
 _HEAD_BYTES = 64
-"""At least the time, stream and flag before a record's text."""
+"""In bytes: at least the time, stream and flag before a record's text."""
 _LAST_BYTES = 1 << 17
 _WHOLE_LINE = re.compile(rb"^([^ \n]+) [^ \n]+ F ", re.MULTILINE)
 _COARSE_SECONDS = 2.0
-"""Of files' times, which may lag behind those of their records."""
+"""Files' modification times may be so much older than those of their records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,25 +47,25 @@ class LogOptions:
 
 
 class _Place(NamedTuple):
-    """In a log: the number of a file and the offset of a record in it."""
+    """A place in a log: a file's number, and the offset of a record in it."""
 
     number: int
     offset: int
 
 
 def has_log(path: str) -> bool:
-    """Whether there is a log of this path; its newest file may just be missing."""
+    """Whether there is a log at this path; its newest file may be missing."""
     return os.path.exists(path) or bool(numbers(path))
 
 
 def logs_in(folder: Path) -> list[Path]:
-    """The logs of a container, by their paths, of whatever files they consist."""
+    """The paths of a container's logs, whatever files they consist of."""
     found = {re.sub(r"(?<=\.log)\.\d+$", "", entry.name) for entry in folder.glob("*.log*")}
     return [folder / name for name in sorted(found) if name.endswith(".log")]
 
 
 def remove(path: Path) -> None:
-    """Delete a log with all its files, and what was noted of its run's end."""
+    """Delete a log with all its files and its exit record."""
     rotated = [numbered(str(path), number) for number in numbers(str(path))]
     for name in (*rotated, str(path), str(path.with_suffix(".exit"))):
         with contextlib.suppress(OSError):
@@ -84,9 +84,9 @@ def changed_at(path: Path) -> float:
 async def read_log(
     path: str, options: LogOptions, is_over: Callable[[], bool]
 ) -> AsyncGenerator[bytes]:
-    """Chunks of the log at ``path``; with ``follow`` until ``is_over()`` and all is read.
+    """Yield the log at ``path`` in chunks; with ``follow`` until ``is_over()`` and all is read.
 
-    Otherwise up to where it ends now. FileNotFoundError if there is no log.
+    Without it, up to the present end. FileNotFoundError if there is no log.
     """
     formatter = _Formatter(options)
     remaining = options.limit
@@ -94,7 +94,7 @@ async def read_log(
     try:
         end = None if options.follow else files.end()
         for _ in _go_to_start(files, options):
-            await asyncio.sleep(0)  # others may go on meanwhile
+            await asyncio.sleep(0)  # give other tasks a turn
         while True:
             over = not options.follow or is_over()
             if records := files.read(end):
@@ -118,7 +118,7 @@ async def read_log(
 
 
 def _go_to_start(files: _Files, options: LogOptions) -> Iterator[None]:
-    """Move to where reading begins; yields now and then, since it can take long."""
+    """Go to where reading begins; yields now and then, since it can take long."""
     if options.tail is not None:
         yield from files.go_back(options.tail)
     else:
@@ -126,10 +126,10 @@ def _go_to_start(files: _Files, options: LogOptions) -> Iterator[None]:
 
 
 class _Files:
-    """The files of one log, one of them open; its place is where the next record begins."""
+    """The files of one log, of which one is open, and the position of the next record."""
 
     def __init__(self, path: str) -> None:
-        """At the end of the log; FileNotFoundError if there is none."""
+        """Open the newest file; FileNotFoundError if there is no log."""
         self._path = path
         self._fd = -1
         self._offset = 0
@@ -145,13 +145,13 @@ class _Files:
             self._fd = -1
 
     def end(self) -> _Place:
-        """Where the newest file, which has just been opened, ends now."""
+        """The present end of the newest file, which has just been opened."""
         return _Place(self._number, os.fstat(self._fd).st_size)
 
     # -- which file ---------------------------------------------------------------------------
 
     def _take(self, fd: int, number: int) -> None:
-        hold(fd)  # before the last one is let go, so that none between them is dropped
+        hold(fd)  # before the previous file is closed, so that none between them is dropped
         self.close()
         self._fd, self._number, self._offset, self._is_rotated = fd, number, 0, False
 
@@ -176,12 +176,12 @@ class _Files:
         return True
 
     def _open_current(self, number: int) -> bool:
-        """Open the file that is not renamed yet, if that is the one of ``number``."""
+        """Open the file that is not renamed yet, if its number will be ``number``."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
-        # Numbers only grow: if its predecessor is the newest now, it was when this was opened.
+        # Numbers only grow: if its predecessor is the newest now, it was so when this was opened.
         known = numbers(self._path)
         if (known[-1] if known else 0) != number - 1:
             os.close(fd)
@@ -190,7 +190,7 @@ class _Files:
         return True
 
     def go_on(self, end: _Place | None) -> bool:
-        """To the next file if this one has come to its end; False if there is none (yet)."""
+        """Go to the next file at the end of this one; False if there is none (yet)."""
         if end is not None and self._number >= end.number:
             return False
         if self._is_current():
@@ -199,7 +199,7 @@ class _Files:
         if not known or known[-1] < self._number:
             return False
         if not self._is_rotated:
-            self._is_rotated = True  # nothing more is written to it; look once more
+            self._is_rotated = True  # nothing more is written to it: read its rest once more
             return True
         wanted = max(self._number + 1, known[0])
         if wanted > known[-1]:
@@ -227,12 +227,12 @@ class _Files:
         data = os.pread(self._fd, max(0, size), self._offset)
         whole = data.rfind(b"\n") + 1
         if not whole and len(data) == _CHUNK:
-            whole = len(data)  # no log of ours: not to be waited for
+            whole = len(data)  # not a log of ours: do not wait for the end of a record
         self._offset += whole
         return data[:whole]
 
     def go_to_first(self, since: float) -> None:
-        """To the first file that was written to after ``since`` (seconds since 1970)."""
+        """Go to the first file that was written after ``since`` (seconds since 1970)."""
         for number in numbers(self._path):
             with contextlib.suppress(FileNotFoundError):
                 if os.stat(numbered(self._path, number)).st_mtime < since - _COARSE_SECONDS:
@@ -241,9 +241,10 @@ class _Files:
                 return
 
     def go_back(self, lines: int, budget: int | None = None) -> Iterator[None]:
-        """From the end to where the last ``lines`` lines begin, or about ``budget`` bytes.
+        """Go back from the end by ``lines`` lines, or about ``budget`` bytes; yields after each
+        block.
 
-        A line's pieces belong together, also in different files. Yields after each block.
+        A line's pieces belong together, even across files.
         """
         self._offset = _end_of_records(self._fd)
         found = walked = 0
@@ -272,7 +273,7 @@ class _Files:
             self._offset = _end_of_records(fd)
 
     def _before(self) -> tuple[int, bool] | None:
-        """The file before this one, and whether a line ends with it; None if it is gone."""
+        """Open the file before this one, and whether a line ends with it; None if it is gone."""
         try:
             fd = os.open(numbered(self._path, self._number - 1), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -284,16 +285,16 @@ class _Files:
 
 
 def _end_of_records(fd: int) -> int:
-    """Where the last whole record of a file ends."""
+    """The end of a file's last whole record."""
     size = os.fstat(fd).st_size
     last = os.pread(fd, _CHUNK, max(0, size - _CHUNK))
     return size - (len(last) - last.rfind(b"\n") - 1)
 
 
 def _records_backward(fd: int, end: int) -> Iterator[list[tuple[int, bool]]]:
-    """The records before ``end``, block by block, the last one first.
+    """Offsets of the records before ``end``, block by block, the last one first.
 
-    Of each its offset, and whether a line ends with it.
+    With each, whether a line ends with it.
     """
     position, after = end, b""
     while position > 0:
@@ -317,7 +318,7 @@ def _ends_line(data: bytes, start: int) -> bool:
 
 
 class _Formatter:
-    """Records to text. Partial records are joined, with the time of the first."""
+    """Turns records into text. Partial records are joined, with the time of the first."""
 
     def __init__(self, options: LogOptions) -> None:
         since = options.since and options.since.astimezone(UTC)
@@ -329,8 +330,8 @@ class _Formatter:
     def feed(self, records: bytes) -> bytes:
         """The text of whole records."""
         if not self._inside and not self._since:
-            told = rb"\1 " if self._timestamps else b""
-            text, count = _WHOLE_LINE.subn(told, records)
+            template = rb"\1 " if self._timestamps else b""
+            text, count = _WHOLE_LINE.subn(template, records)
             if count == records.count(b"\n") and records.endswith(b"\n"):
                 start = records.rfind(b"\n", 0, -1) + 1
                 self._stamp = records[start : records.index(b" ", start)]
@@ -352,7 +353,7 @@ class _Formatter:
         return b"".join(result)
 
     def gap(self) -> bytes:
-        """A line for what is missing, with the time of what came before it."""
+        """A line that stands for missing output, with the time of what came before."""
         end_of_line = b"\n" if self._inside else b""
         self._inside = False
         stamp = self._stamp + b" " if self._timestamps and self._stamp else b""
@@ -360,8 +361,8 @@ class _Formatter:
 
 
 def last_lines(path: str, lines: int = 80, limit: int = 2048) -> str:
-    """The end of a log, as the termination message (FallbackToLogsOnError) wants it."""
-    # Decision 34.
+    """The end of a log as text: the termination message of FallbackToLogsOnError."""
+    # The last 80 lines or 2 KiB, as the kubelet takes them (decision 34).
     text, formatter = b"", _Formatter(LogOptions())
     with contextlib.suppress(OSError), contextlib.closing(_Files(path)) as files:
         end = files.end()
@@ -373,7 +374,7 @@ def last_lines(path: str, lines: int = 80, limit: int = 2048) -> str:
 
 
 def exit_record(log_path: str) -> ContainerState | None:
-    """What the shim wrote down when the container ended; None if it did not come to that."""
+    """The shim's record of how the container ended; None if there is none."""
     try:
         with open(os.path.splitext(log_path)[0] + ".exit", "rb") as file:
             return from_raw(ContainerState, json.load(file))

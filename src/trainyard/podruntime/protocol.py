@@ -1,9 +1,12 @@
-"""What the agent and the shim say to each other: every request, answer and event, as a type.
+"""The messages between agent and shim: every request, answer and event, as a type.
 
-On the wire a message is a JSON object with its fields in camelCase and its type under ``op`` (a
-request, which also has a number, ``id``), ``id`` alone (the answer to that request) or ``event``.
-Named tuples rather than dataclasses: the shim starts before anything else, and a frozen dataclass
-takes seven times as long to define. Their annotations are types: the library compiles texts.
+On the wire a message is a JSON object with its fields in camelCase. Its type stands under ``op`` (a
+request, which also has a number, ``id``) or ``event``; an answer has the ``id`` of its request. The
+names in ``_REQUESTS`` and ``_EVENTS``, and the fields, are the wire format: agents and shims of
+different versions meet, so renaming one needs a new ``VERSION``.
+
+Named tuples rather than dataclasses, since they are defined faster and the shim starts before
+anything else. Annotations are types and not texts, which the library would compile.
 """
 
 import functools
@@ -13,30 +16,30 @@ import typing
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 VERSION = 7
-"""Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
+"""The version of this protocol. An agent must not speak to a shim that has another."""
 
 Raw = dict[str, Any]
 Kind = TypeVar("Kind")
 
 
 class ProtocolError(ValueError):
-    """A message that does not say what it has to; the text names the field."""
+    """A message is incomplete or malformed; the text names the field."""
 
 
 class Bind(NamedTuple):
-    """A path of the host that is mounted into the pod; no link on it is followed."""
+    """A path of the host to mount into the pod. Links on it are not followed."""
 
     target: str
     source: str
     read_only: bool = False
     inner: str = ""
-    """A path in ``source`` to mount instead, made as a folder where it is missing."""
+    """A path in ``source`` to mount instead; a folder is made where it is missing."""
     private: bool = False
-    """It lies in a hidden folder, to which no pod has access otherwise."""
+    """Whether it lies in a hidden folder, to which pods have no other access."""
 
 
 class Account(NamedTuple):
-    """A user with their groups."""
+    """A user id with its group ids."""
 
     user: int
     group: int
@@ -44,7 +47,7 @@ class Account(NamedTuple):
 
 
 class Root(NamedTuple):
-    """What a container sees as its file system, over the host's."""
+    """A container's root file system, a layer over the host's."""
 
     binds: tuple[Bind, ...] = ()
     devices: tuple[str, ...] = ()
@@ -52,15 +55,15 @@ class Root(NamedTuple):
     privileged: bool = False
     work: str = ""
     size: int = 0
-    """How many bytes it may write into the layer; 0: half of the memory."""
+    """How many bytes the layer may hold; 0: half of the memory."""
     hidden: tuple[str, ...] = ()
-    """Folders of the host that are covered wherever they would be seen, beside the shim's own."""
+    """Folders of the host to cover wherever they would be visible, besides the shim's own."""
     account: Account | None = None
-    """With whose rights the host's paths are reached, and folders in volumes made; None: ours."""
+    """With whose rights to reach the host's paths and make folders in volumes; None: our own."""
 
 
 class Program(NamedTuple):
-    """A program, and as whom it runs; capabilities are bit masks. ``gpus`` are for the record."""
+    """A program and as whom it runs. Capabilities are bit masks; ``gpus`` are only recorded."""
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -75,13 +78,13 @@ class Program(NamedTuple):
     cgroups: tuple[str, ...] = ()
     gpus: tuple[int, ...] = ()
     processes: int = 0
-    """How many it may have where no control group counts them; 0: no limit."""
+    """How many processes it may have where no control group counts them; 0: no limit."""
     unconfined: bool = False
-    """Without a filter of system calls."""
+    """Whether it runs without a filter of system calls."""
 
 
 class Forward(NamedTuple):
-    """Connections to ``address:port`` go to one of ``endpoints``, in turn; or datagrams."""
+    """Connections (or datagrams) to ``address:port`` go to one of ``endpoints``, in turn."""
 
     address: str
     port: int
@@ -90,16 +93,16 @@ class Forward(NamedTuple):
 
 
 class AddPod(NamedTuple):
-    """Make a pod's network, host name and IPC; the answer tells its ``address``."""
+    """Make a pod's network, host name and IPC namespace; answered with its ``address``."""
 
     pod: str
     hostname: str
     address: str = ""
-    """Wanted where pods are plain processes."""
+    """The wanted address, where pods are plain processes."""
 
 
 class AddTmpfs(NamedTuple):
-    """Put a tmpfs of at most ``size`` bytes (0: no limit) on ``path``, for this pod alone."""
+    """Mount a tmpfs of at most ``size`` bytes (0: no limit) on ``path``, for this pod alone."""
 
     pod: str
     path: str
@@ -107,7 +110,7 @@ class AddTmpfs(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Start a container; how it goes on is told by events. No ``root``: plain processes."""
+    """Start a container; events report how it goes on. Plain processes have no ``root``."""
 
     pod: str
     name: str
@@ -117,21 +120,20 @@ class Start(NamedTuple):
     root: Root | None = None
     log_bytes: int = 10 << 20
     log_files: int = 5
-    """How the log rotates: see ``logfile.LogLimits``."""
+    """How the log rotates: see ``log_files.LogLimits``."""
     stdin: Literal["", "once", "open"] = ""
-    """Whether there is one to attach to, and whether it ends with the first who does."""
+    """Whether it has standard input to attach to, and whether that ends with the first who does."""
     tty: bool = False
     beside: str = ""
-    """The container whose process namespace it is born in, instead of one of its own."""
+    """The container whose process namespace to share, instead of having a new one."""
 
 
 class Attach(NamedTuple):
-    """Show what a container writes from now on in a pipe, whose end to write to is attached.
+    """Copy a container's output from now on to a pipe, whose writing end is attached.
 
-    It is closed when the container's output has ended. To the answer is attached, if there is one,
-    the end to write to its input: with a terminal that is the terminal's controlling end, else a
-    pipe, which is given away for good where the container's input is to end with the first who has
-    attached (``Start.stdin`` is ``once``).
+    It is closed at the end of the output. If the container has standard input, its writing end is
+    attached to the answer: a terminal's controlling end, or a pipe. The pipe is given away for good
+    where input ends with the first who attaches (``Start.stdin`` is ``once``).
     """
 
     pod: str
@@ -140,8 +142,11 @@ class Attach(NamedTuple):
 
 
 class Exec(NamedTuple):
-    """Run a command in a container; its end is a ``SessionEnded``. Attached are its stdin, stdout
-    and stderr, or with ``tty`` a socket that receives the terminal's controlling end."""
+    """Run a command in a container; its end is a ``SessionEnded``.
+
+    Attached are its stdin, stdout and stderr, or with ``tty`` a socket that receives the terminal's
+    controlling end.
+    """
 
     pod: str
     name: str
@@ -165,46 +170,48 @@ class Signal(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """SIGKILL one container, or all of the pod, with everything in it."""
+    """Kill one container, or all of the pod, with all processes in it."""
 
     pod: str
     name: str = ""
 
 
 class RemovePod(NamedTuple):
-    """Forget a pod, give its namespaces and its address back."""
+    """Remove a pod: its namespaces and its address are free again."""
 
     pod: str
 
 
 class OpenSocket(NamedTuple):
-    """A TCP socket inside the pod's network, attached to the answer."""
+    """Open a TCP socket inside the pod's network; it is attached to the answer."""
 
     pod: str
 
 
 class OpenListener(NamedTuple):
-    """A socket that listens at the gateway, attached to the answer; ``port`` 0: any."""
+    """Listen at the gateway (``port`` 0: any); the socket is attached to the answer."""
 
     port: int
 
 
 class SetForwards(NamedTuple):
-    """Replace what the relay forwards."""
+    """Replace what the service relay forwards."""
 
     forwards: tuple[Forward, ...]
 
 
 class SetNetwork(NamedTuple):
-    """Whether pods reach what the machine reaches, and which ``ports`` of its loopback."""
+    """Set whether pods reach what the machine reaches, and which ``ports`` of its loopback."""
 
     is_open: bool
     ports: tuple[int, ...] = ()
 
 
 class Name(NamedTuple):
-    """An address that a Service's name stands for, with the own name of the pod that has it.
-    ``ports``: its numbers of the Service's named ports, 0 where it has none."""
+    """An address behind a Service's name, with the host name of the pod that has it.
+
+    ``ports``: its numbers of the Service's named ports, 0 where it lacks one.
+    """
 
     address: str
     hostname: str = ""
@@ -212,8 +219,10 @@ class Name(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What is known of a Service. ``ports``: names of its ports, such as _http._tcp; ``alias``: of
-    an ExternalName what it stands for."""
+    """DNS data of a Service.
+
+    ``ports``: names of its ports, such as _http._tcp. ``alias``: the target of an ExternalName.
+    """
 
     names: tuple[Name, ...] = ()
     ports: tuple[str, ...] = ()
@@ -222,8 +231,11 @@ class Named(NamedTuple):
 
 
 class SetNames(NamedTuple):
-    """What has changed of Services, each by namespace/name: a ``Named`` as a JSON array, which only
-    the relay reads, "" for one that is no more. ``is_all``: there are no others."""
+    """Change the Services that DNS knows, by namespace/name.
+
+    The value is a ``Named`` as a JSON array, which only the relay parses, or "" for a Service that
+    is gone. ``is_all``: there are no others.
+    """
 
     changed: dict[str, str]
     is_all: bool = False
@@ -240,7 +252,8 @@ Request: TypeAlias = ContainerRequest | PodRequest | NodeRequest
 
 
 class Answer(NamedTuple):
-    """To one request. ``error``: why it was refused. ``descriptors``: how many are attached."""
+    """The answer to a request. ``error``: why it was refused. ``descriptors``: how many are
+    attached."""
 
     error: str = ""
     address: str = ""
@@ -248,8 +261,10 @@ class Answer(NamedTuple):
 
 
 class ContainerState(NamedTuple):
-    """A run of a container, when it has started and when it has ended; times in nanoseconds.
-    ``full``: it failed when there was no room left in its root's layer."""
+    """One run of a container, sent when it has started and when it has exited.
+
+    Times are in nanoseconds since 1970. ``full``: it failed when its root's layer had no room left.
+    """
 
     pod: str
     name: str
@@ -267,7 +282,7 @@ class ContainerState(NamedTuple):
 
 
 class PodState(NamedTuple):
-    """A pod that the shim has."""
+    """A pod of the shim, as ``Hello`` lists it."""
 
     pod: str
     address: str
@@ -275,7 +290,7 @@ class PodState(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The first event, with `wire.MEMORY` opened. ``reason``: why pods are not better separated."""
+    """The first event, with ``wire.MEMORY`` attached. ``reason``: why isolation is not stronger."""
 
     pid: int
     isolation: Literal["root", "rootless", "plain"]
@@ -287,7 +302,7 @@ class Hello(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The first event and the last: the shim cannot do what it was asked for."""
+    """The only event: the shim cannot work here."""
 
     reason: str
 
@@ -330,7 +345,7 @@ _NAMES: dict[type, str] = {
 
 
 def name_of(message: Request | Event) -> str:
-    """The word for it on the wire."""
+    """Its name on the wire."""
     return _NAMES[type(message)]
 
 
@@ -351,17 +366,17 @@ def event(message: Event) -> Raw:
 
 
 def read_request(raw: Raw) -> Request:
-    """Raises ProtocolError."""
+    """Parse a message; raises ProtocolError."""
     return _parse_kind(_REQUESTS, "op", raw)
 
 
 def read_event(raw: Raw) -> Event:
-    """Raises ProtocolError."""
+    """Parse a message; raises ProtocolError."""
     return _parse_kind(_EVENTS, "event", raw)
 
 
 def number_of(raw: Raw, key: str = "id") -> int:
-    """A number of the envelope; raises ProtocolError where it is something else."""
+    """A number of the envelope; raises ProtocolError if it is something else."""
     value = raw.get(key, 0)
     if type(value) is not int or value < 0:
         raise ProtocolError(f"{key} is {value!r}, not a number")
@@ -376,7 +391,7 @@ def _parse_kind(kinds: dict[str, type[Kind]], key: str, raw: Raw) -> Kind:
 
 
 def to_raw(message: Any) -> Raw:
-    """The fields of a message that differ from their defaults, as JSON has them."""
+    """The fields that differ from their defaults, as a JSON object."""
     defaults = message._field_defaults
     return {
         _camel(name): _to_plain(value)
@@ -386,12 +401,12 @@ def to_raw(message: Any) -> Raw:
 
 
 def packed(message: Any) -> bytes:
-    """The same as text, as it is sent between processes of the pod runtime."""
+    """The same as bytes, as processes of the pod runtime send it to each other."""
     return json.dumps(to_raw(message), separators=(",", ":")).encode()
 
 
 def from_raw(kind: type[Kind], raw: object, where: str = "") -> Kind:
-    """A message of this type; raises ProtocolError. What it has beyond its fields is ignored."""
+    """Parse a message of this type; raises ProtocolError. Unknown fields are ignored."""
     if not isinstance(raw, dict):
         raise ProtocolError(f"{where or kind.__name__} is not an object")
     values = {}

@@ -1,10 +1,10 @@
-"""The shim: reaper and log pump of one cluster's pods, and keeper of their networks.
+"""The shim: owns a cluster's pods, their logs and their network.
 
 A single-threaded process that the cluster starts before it imports anything heavy. It owns the
-cluster's network namespace, and every container process is its child, forked by the ``zygote``; it
-knows nothing of Kubernetes. The agent speaks to it over a socket (see ``protocol``); when the agent
-goes away the shim either ends with all its pods (``trainyard run``) or keeps them and waits for the
-next agent (``trainyard up``).
+cluster's network namespace, and every container process is its child, forked by the ``zygote``. It
+knows nothing of Kubernetes. The agent speaks to it over a socket (``protocol``). When the agent
+goes away the shim either ends with all its pods (``trainyard run``) or keeps them for the next
+agent (``trainyard up``).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from trainyard.podruntime.zygote_client import ZygoteClient
 
 _MAX_WAIT_SECONDS = 1.0
 _SPARES = 8
-"""How many pod networks, and how many first processes, are kept ready."""
+"""How many pod networks, and how many container inits, are made before a pod needs them."""
 _PREWARM_AFTER_SECONDS = 0.01
-"""Without work: sooner, a spare would compete with the requests of a pod that is starting."""
+"""Spares are made after this long without work: sooner, they would compete with a starting pod."""
 
 
 class Shim:
-    """State and requests; one instance per shim process."""
+    """State and request handlers; one instance in a shim process."""
 
     def __init__(
         self, state_dir: str, network: isolation.PodNetwork, outside: socket.socket | None
     ) -> None:
-        """``outside``: of the process that starts relays there, if there is one."""
+        """``outside``: the socket of the process that launches egress relays, if there is one."""
         self._network = network
         self._loop = event_loop.EventLoop()
         self._pods: dict[str, RunningPod] = {}
@@ -58,7 +58,9 @@ class Shim:
         open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files[1],) * 2)
         is_plain = network.kind == "plain"
-        if is_plain:  # orphans of a supervisor that was killed come to us, and go
+        if (
+            is_plain
+        ):  # this process inherits the orphans of a container init that was killed, and kills them
             sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
         self._context = ClusterContext(
             self._base,
@@ -79,7 +81,7 @@ class Shim:
     # -- the loop ---------------------------------------------------------------------------
 
     def listen(self, listener: socket.socket) -> None:
-        """Accept agents on ``listener``, one at a time, instead of ending with the first one."""
+        """Accept agents on ``listener``, one at a time, rather than ending with the first one."""
         self._listener = listener
         listener.setblocking(False)
         spare = [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)]
@@ -89,7 +91,7 @@ class Shim:
                 self.attach(listener.accept()[0])
 
         def refuse(_: Exception) -> None:
-            """Most likely there are too many open files: hang up, else it would wait for ever."""
+            """Hang up: with too many open files, the listener would stay ready for ever."""
             while spare:
                 os.close(spare.pop())
             with contextlib.suppress(OSError):
@@ -100,7 +102,7 @@ class Shim:
         self._loop.register(listener.fileno(), accept, refuse)
 
     def run(self) -> None:
-        """Serve until told to stop, or (without a listener) until the agent is gone."""
+        """Serve until a shutdown, or, without a listener, until the agent is gone."""
         while not (self._is_stopping and self._zygote.is_idle):
             was_busy = self._loop.run_once(self._wait_seconds())
             if self._stop_requested:
@@ -119,7 +121,7 @@ class Shim:
         return seconds if due is None else min(seconds, due)
 
     def _prewarm(self) -> None:
-        """Make one spare network and one spare first process, as far as they are missing."""
+        """Make one spare network and one spare container init, as far as they are missing."""
         made_network = self._network.add_spare(_SPARES)
         made_process = self._zygote.add_spare(_SPARES)
         self._lacks_spares = made_network or made_process
@@ -140,13 +142,13 @@ class Shim:
         self._loop.register(reader, woken, lambda _: None)
 
     def _request_stop(self, *_: object) -> None:
-        """A signal may come between any two steps; the loop does what it asks for."""
+        """Only set a flag: a signal may come between any two steps of the loop."""
         self._stop_requested = True
 
     # -- the agent ----------------------------------------------------------------------------
 
     def attach(self, connection: socket.socket) -> None:
-        """Serve this agent from now on, instead of any that was there."""
+        """Serve this agent from now on, in place of the one before."""
         if self._agent is not None:
             self._detach(self._agent)
         network = self._network
@@ -218,7 +220,7 @@ class Shim:
             case _:
                 assert_never(request)
 
-    # -- what it is asked for: see ``protocol`` --------------------------------------------------
+    # -- requests: see ``protocol`` ---------------------------------------------------------
 
     def _pod(self, uid: str) -> RunningPod:
         try:
@@ -227,7 +229,7 @@ class Shim:
             raise LookupError(f"there is no pod {uid}") from None
 
     def _open_in(self, address: str, kind: int) -> int:
-        """A socket in the pod that has this address; LookupError if none has."""
+        """Open a socket in the network of the pod at ``address``; LookupError if there is none."""
         for pod in self._pods.values():
             if pod.sandbox.address == address:
                 return self._network.open_socket(pod.sandbox, kind)
@@ -301,9 +303,9 @@ class Shim:
         return container.attach(os.dup(attached[0]), stdin=wanted.stdin)
 
     def _add_tmpfs(self, wanted: protocol.AddTmpfs) -> None:
-        """Mounted in the shim's own mount namespace: its content outlives a container.
+        """Mount it in the shim's own mount namespace, so that its content outlives a container.
 
-        Without namespaces the folder stays as it is.
+        Without namespaces the folder stays an ordinary one.
         """
         pod, path = self._pod(wanted.pod), wanted.path
         if self._network.kind != "plain" and path not in pod.mounts:
@@ -343,13 +345,13 @@ class Shim:
         self._zygote.close()
 
 
-# Decision 348.
+# In memory, so that secrets and the like never reach a disk (decision 348).
 def _open_memory(state_dir: str, kind: isolation.Kind) -> int:
-    """Make the folder `wire.MEMORY`; a descriptor of it."""
+    """Make the folder ``wire.MEMORY``; returns a descriptor of it."""
     path = os.path.join(state_dir, wire.MEMORY)
     os.makedirs(path, mode=0o700, exist_ok=True)
     if kind != "plain":
-        with contextlib.suppress(OSError):  # it stays what it is, on a disk
+        with contextlib.suppress(OSError):  # then it stays an ordinary folder
             sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=700")
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
@@ -361,7 +363,7 @@ def serve(
     agent: socket.socket | None,
     listener: socket.socket | None,
 ) -> None:
-    """The shim process, from fork to end; without ``listener`` it ends with process ``owner``."""
+    """Be the shim, from fork to end. Without ``listener`` it ends with process ``owner``."""
     sys.set_process_name("trainyard-shim")
     gc.freeze()
     outside = relay_launcher.start() if mode != "plain" else None
@@ -376,7 +378,7 @@ def serve(
         outside.close()
         outside = None
     if listener is None:
-        # Without namespaces the shim has to clean up itself when its owner dies.
+        # Without namespaces the shim has to kill its pods itself when its owner dies.
         kill_tree = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
         sys.die_with_parent(kill_tree)
         if os.getppid() != owner:

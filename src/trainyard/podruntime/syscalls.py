@@ -1,7 +1,8 @@
-"""Linux system calls that Python's standard library does not offer.
+"""Linux system calls that Python's standard library lacks.
 
-Called in freshly cloned children as well, so everything is looked up at import time and no call
-releases the interpreter lock (``PyDLL``): between ``clone`` and ``exec`` there is only one thread.
+They are also called in freshly cloned children. So everything is looked up at import time, and no
+call releases the interpreter lock (``PyDLL``): between ``clone`` and ``exec`` there is only one
+thread.
 """
 
 from __future__ import annotations
@@ -91,10 +92,11 @@ def clone(flags: int) -> int:
 
 
 def clone_into(group: int, flags: int) -> int:
-    """The same, with a child that is born in a control group (version 2, Linux 5.7).
+    """The same, into a control group (version 2, Linux 5.7); ``group`` is a descriptor of its
+    folder.
 
-    ``group`` is a descriptor of its folder. To join it later would wait for the whole machine.
-    The parent's end signal is the child's too: for use with CLONE_PARENT.
+    Joining it later would take a lock of the whole machine. The child's exit signal is the
+    parent's: for use with CLONE_PARENT.
     """
     arguments = (ctypes.c_uint64 * 11)()  # struct clone_args
     arguments[0], arguments[10] = flags | _CLONE_INTO_CGROUP, group
@@ -108,15 +110,15 @@ _IDLE_SECONDS = 10
 
 
 def clone_idle(flags: int) -> int:
-    """A child that does nothing, in the new namespaces named by ``flags``; it is ours to kill.
+    """A child that only sleeps, in the new namespaces named by ``flags``; the caller kills it.
 
-    It shares our memory instead of copying it, which halves what it costs, and so never gets to
-    Python: it sleeps, and ends by itself where we are killed before it is. One at a time.
+    It shares our memory instead of copying it and so never gets back to Python. It ends by itself
+    after ten seconds, should we be killed. One at a time.
     """
     top = ctypes.addressof(ctypes.c_char.from_buffer(_idle_stack)) + len(_idle_stack)
     sleep = ctypes.cast(_libc.sleep, ctypes.c_void_p)
     all_flags = ctypes.c_int(flags | _CLONE_VM | signal.SIGCHLD)
-    # Our handlers are its handlers, and would run in our memory.
+    # Signal handlers would run in the child too, in our memory.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         pid = _libc.clone(sleep, ctypes.c_void_p(top), all_flags, ctypes.c_void_p(_IDLE_SECONDS))
@@ -125,7 +127,7 @@ def clone_idle(flags: int) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-# With types, which are quicker than objects of them: a pod's start takes a hundred of these.
+# Declared types make calls quicker, and starting a pod takes a hundred.
 _mount, _unshare, _setns, _prctl = _libc.mount, _libc.unshare, _libc.setns, _libc.prctl
 _mount.argtypes = (*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
 _unshare.argtypes = (ctypes.c_int,)
@@ -202,7 +204,7 @@ _arguments: tuple[int, int] | None = None
 
 
 def find_arguments() -> None:
-    """From now on ``set_process_name`` replaces this process's arguments as well."""
+    """Have ``set_process_name`` replace this process's arguments as well from now on."""
     global _arguments
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
@@ -220,22 +222,22 @@ def set_process_name(name: str) -> None:
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Have the kernel send us ``number`` when the thread that forked us ends.
+    """Have the kernel send ``number`` to this process when the thread that forked it ends.
 
-    A change of user or group clears this, so it is asked for again after one.
+    A change of user or group clears this; ask again after one.
     """
     prctl(PR_SET_PDEATHSIG, number)
 
 
 def bound_capabilities(keep: int, last: int) -> None:
-    """What programs started from now on can have at most: the bits of ``keep``."""
+    """Limit the capabilities of programs started from now on to the bits of ``keep``."""
     for number in range(last + 1):
         if not keep >> number & 1:
             prctl(PR_CAPBSET_DROP, number)
 
 
 def limit_capabilities(keep: int) -> None:
-    """Give up this process's own capabilities but the bits of ``keep``; inherit none."""
+    """Drop this process's capabilities except the bits of ``keep``; programs inherit none."""
     data = _capabilities()
     for index in range(2):
         word = keep >> (32 * index) & 0xFFFFFFFF
@@ -246,7 +248,7 @@ def limit_capabilities(keep: int) -> None:
 
 
 def keep_capabilities() -> None:
-    """Let an ``exec`` keep what this process may do, as root's does of itself (Linux 4.3)."""
+    """Let ``exec`` keep this process's capabilities, as it does for root (Linux 4.3)."""
     if os.geteuid() == 0:
         return
     data = _capabilities()
@@ -259,7 +261,7 @@ def keep_capabilities() -> None:
 
 
 def _capabilities() -> ctypes.Array[ctypes.c_uint32]:
-    """Effective, permitted and inheritable ones: the low words, then the high."""
+    """Effective, permitted and inheritable capabilities: the low words, then the high ones."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     data = (ctypes.c_uint32 * 6)()
     _check(_libc.capget(ctypes.byref(header), data), "capget")
@@ -276,9 +278,9 @@ class _FilterProgram(ctypes.Structure):
 
 
 def filter_calls(instructions: bytes) -> None:
-    """Have the kernel ask this filter about every system call, of children too, for good.
+    """Have the kernel filter every system call of this process and its children, for good.
 
-    Needs CAP_SYS_ADMIN in the own user namespace, or to have given up new privileges.
+    Needs CAP_SYS_ADMIN in its user namespace, or no_new_privs.
     """
     program = _FilterProgram(len(instructions) // 8, instructions)
     result = _prctl(PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(program), 0, 0)
@@ -286,13 +288,13 @@ def filter_calls(instructions: bytes) -> None:
 
 
 def join_new_keyring() -> None:
-    """Leave the session keyring, with what was put into it, for an empty one."""
+    """Replace the session keyring by an empty one."""
     join = [ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), *[ctypes.c_long(0)] * 4]
     _check(int(_syscall(ctypes.c_long(_SYS_KEYCTL), *join)), "keyctl")
 
 
 def close_others(kept: set[int]) -> None:
-    """Close all descriptors but ``kept`` and the standard ones."""
+    """Close all descriptors except ``kept`` and the standard ones."""
     last = 2
     for fd in sorted(kept):
         if fd > last:
@@ -310,7 +312,7 @@ def _is_in(group: str) -> bool:
 
 
 def join_cgroups(paths: Iterable[str]) -> None:
-    """Move this process into control groups where it is not yet, as far as that is possible."""
+    """Move this process into control groups where it is not yet, as far as possible."""
     for path in paths:
         if _is_in(path):
             continue

@@ -1,9 +1,9 @@
-"""Frames between the agent and the shim: length-prefixed JSON, with file descriptors beside it.
+"""Frames between agent and shim: length-prefixed JSON, with file descriptors riding along.
 
-Here is the shim's end of the connection too, and the socket where a next agent finds the shim.
-Both ends speak only to their own user (the socket lies in the state folder). A frame that is no
-JSON object is refused alone; a length that cannot be means that the stream is lost, and ends the
-connection. What the messages say is in ``protocol``.
+Also here: the shim's end of the connection, and the socket at which the next agent finds the shim.
+Both ends trust only their own user; the socket lies in the state folder. A frame that is not a JSON
+object is refused alone. An impossible length means that the stream is out of step, and ends the
+connection. The messages are in ``protocol``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from trainyard.podruntime.protocol import ProtocolError, Raw
 
 SOCKET_NAME = "shim.sock"
 MEMORY = "memory"
-"""In the state folder: a tmpfs that goes with the shim, where it may mount one."""
+"""A folder of the state folder: a tmpfs that goes with the shim, where it may mount one."""
 Serve = Callable[[protocol.Request, list[int]], tuple[protocol.Answer, list[int]]]
 _HEADER = struct.Struct("=I")
 _MAX_DESCRIPTORS = 8
 _CHUNK = 1 << 16
 _MAX_ATTACHED = 16
 MAX_FRAME = 1 << 26
-"""Longer messages are not sent, nor read: environment and arguments of a program are far below."""
+"""In bytes. Longer messages are neither sent nor read; a program's arguments are far below."""
 
 
 class FrameError(OSError):
@@ -44,7 +44,7 @@ def encode(message: Raw) -> bytes:
 
 
 def parse(frame: bytes) -> Raw:
-    """The JSON object in a frame; raises ProtocolError."""
+    """Parse a frame's JSON object; raises ProtocolError."""
     try:
         parsed = json.loads(frame)
     except ValueError as error:
@@ -55,9 +55,9 @@ def parse(frame: bytes) -> Raw:
 
 
 class Decoder:
-    """Cuts a byte stream into frames; descriptors are handed out in the order they came.
+    """Cuts a byte stream into frames, and hands out descriptors in the order they came.
 
-    Those of one message come together, or (with too many open files) in part.
+    Those of one message arrive together, or only some of them where too many files are open.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Decoder:
         return frames
 
     def receive(self, connection: socket.socket) -> list[bytes] | None:
-        """Read what is there; None at the end of the stream."""
+        """Read the frames that are there; None at the end of the stream."""
         space = socket.CMSG_LEN(_MAX_DESCRIPTORS * array.array("i").itemsize)
         try:
             data, ancillary, _, _ = connection.recvmsg(_CHUNK, space, socket.MSG_CMSG_CLOEXEC)
@@ -97,7 +97,8 @@ class Decoder:
         return self.feed(data) if data else None
 
     def take_descriptors(self, count: int) -> list[int]:
-        """Those of the next message that has any, which says how many; ProtocolError otherwise."""
+        """The descriptors of the next message that has any; ProtocolError unless there are
+        ``count``."""
         if not count:
             return []
         parsed = self._attached.popleft() if self._attached else []
@@ -111,24 +112,24 @@ class Decoder:
         return parsed
 
     def close(self) -> None:
-        """Close the descriptors that nobody has taken."""
+        """Close descriptors that nobody has taken."""
         while self._attached:
             for fd in self._attached.popleft():
                 os.close(fd)
 
 
 class SendQueue:
-    """Frames that are still to be sent, each with the descriptors that ride on its first byte."""
+    """Frames still to be sent, each with the descriptors that ride on its first byte."""
 
     def __init__(self) -> None:
         self._frames: deque[tuple[bytearray, list[int]]] = deque()
 
     def add(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
-        """The descriptors are closed once they are sent, or with this."""
+        """The descriptors are closed once they are sent, or when this is closed."""
         self._frames.append((bytearray(frame), list(descriptors)))
 
     def flush(self, connection: socket.socket) -> bool:
-        """Send what there is room for; whether anything is left. OSError: nobody is there."""
+        """Send as much as fits; returns whether anything is left. OSError: the peer is gone."""
         while self._frames:
             data, descriptors = self._frames[0]
             try:
@@ -145,7 +146,7 @@ class SendQueue:
         return False
 
     def close(self) -> None:
-        """Forget what has not been sent."""
+        """Drop what has not been sent."""
         while self._frames:
             _close_all(self._frames.popleft()[1])
 
@@ -156,7 +157,7 @@ def _close_all(descriptors: list[int]) -> None:
 
 
 class AgentConnection:
-    """One agent: answers its requests with ``serve``, and tells it events."""
+    """One agent: its requests are answered by ``serve``, and events are sent to it."""
 
     def __init__(
         self,
@@ -165,9 +166,10 @@ class AgentConnection:
         serve: Serve,
         on_gone: Callable[[AgentConnection], None],
     ) -> None:
-        """``serve(request, attached)`` gives an answer and the descriptors to send with it.
+        """``serve(request, attached)`` returns an answer and the descriptors to send with it.
 
-        ``gone`` is called when the agent has left or makes no sense, and has to close this.
+        ``on_gone`` is called when the agent has left, or the stream is broken; it has to close
+        this.
         """
         connection.setblocking(False)
         self._socket = connection
@@ -189,7 +191,7 @@ class AgentConnection:
         self._send(protocol.event(event), descriptors)
 
     def _ready(self, events: int) -> None:
-        """Write and read what is possible."""
+        """Write and read as much as is possible."""
         if events & select.EPOLLOUT:
             self._flush()
         if not events & ~select.EPOLLOUT:
@@ -205,7 +207,7 @@ class AgentConnection:
             self._on_gone(self)
 
     def _answer(self, frame: bytes) -> None:
-        """No message ends the shim: what cannot be read or done is refused with its reason."""
+        """Answer a request. No message ends the shim: it is refused with the reason."""
         number = 0
         attached: list[int] = []
         descriptors: list[int] = []
@@ -239,7 +241,7 @@ class AgentConnection:
 
 
 def connect(folder: str) -> socket.socket | None:
-    """A connection to the shim that serves ``folder``; None where none does."""
+    """Connect to the shim that serves ``folder``; None where none does."""
     connection = socket.socket(socket.AF_UNIX)
     try:
         with _short(folder) as path:
@@ -251,7 +253,7 @@ def connect(folder: str) -> socket.socket | None:
 
 
 def listen(folder: str) -> socket.socket:
-    """The socket in ``folder`` at which agents find the shim; it takes them once it is there."""
+    """Make the socket in ``folder`` where agents find the shim; it accepts once it exists."""
     listener = socket.socket(socket.AF_UNIX)
     with _short(folder) as path:
         with contextlib.suppress(FileNotFoundError):
@@ -265,7 +267,7 @@ def listen(folder: str) -> socket.socket:
 
 @contextlib.contextmanager
 def _short(folder: str) -> Iterator[str]:
-    """A path of the socket that fits the 107 bytes of a Unix address, however deep ``folder``."""
+    """A path of the socket that fits into a Unix address (107 bytes), however deep the folder."""
     fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{fd}/{SOCKET_NAME}"

@@ -1,9 +1,10 @@
-"""The zygote: a small process from which everything that touches a pod is forked (decision 70).
+"""The zygote: the process from which everything that touches a pod is forked (decision 70).
 
-A fresh interpreter with an empty environment, which never holds anything of a pod or of the
-cluster. The shim sends it one end of a channel, and it forks: with CLONE_PARENT, so that the child
-is the shim's. The child says who it is through its channel, waits there for its order and becomes a
-container's first process, a command in one, or the relay.
+It is a fresh interpreter with an empty environment and must never hold anything of a pod or of the
+cluster: its children inherit its memory. For each request the shim sends one end of a channel. The
+zygote forks with CLONE_PARENT, so the child becomes the shim's. The child reports its process id
+through the channel, waits there for its task, and becomes a container init, an exec session or the
+service relay.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ from trainyard.podruntime.protocol import Bind, Program, Root, Start
 
 
 def main() -> NoReturn:
-    """The last arguments: the descriptor to serve, and where first processes build their root."""
+    """Serve fork requests. Arguments: the descriptor to serve, and where container inits build
+    roots (or "")."""
     control = socket.socket(fileno=int(python.argv[2]))
     control.set_inheritable(False)
     sys.find_arguments()
     sys.set_process_name("pod-zygote")
-    sys.limit_capabilities(~0)  # of those that ``keep_capabilities`` made programs inherit
-    # Closes memory, descriptors and environment of this and all its children to the pods' root.
+    sys.limit_capabilities(~0)  # those that ``keep_capabilities`` made heritable
+    # Pods' root must not see memory, descriptors or environment of this process and its children.
     sys.prctl(sys.PR_SET_DUMPABLE, 0)
     nothing = os.open("/dev/null", os.O_RDWR)
     for target in (0, 1):
@@ -68,7 +70,7 @@ def main() -> NoReturn:
 
 
 def _warm_up() -> None:
-    """Fill the caches that every child would have to fill anew."""
+    """Fill caches that every child would otherwise have to fill for itself."""
     program = Program(("",), {}, "", groups=(0,), cgroups=("",), gpus=(0,))
     start = Start("", "", 0, "", program, Root((Bind("", ""),), ("",), work="/"))
     context = ClusterContext("", "", 0, 0, (0, 0))
@@ -84,7 +86,7 @@ def _warm_up() -> None:
 def _fork(
     control: socket.socket, flags: int, descriptors: list[int], base_mounts: BaseMounts | None
 ) -> None:
-    """A child, in namespaces with what its root is built on where it is to have one."""
+    """Fork a child; where a task needs a root of its own, in a mount namespace prepared for it."""
     cgroup = descriptors.pop() if flags & FORK_INTO_CGROUP and len(descriptors) > 1 else -1
     process_namespace = (
         descriptors.pop() if flags & FORK_INTO_PROCESS_NAMESPACE and len(descriptors) > 1 else -1
@@ -115,9 +117,9 @@ def _fork(
 def _clone_into_process_namespace(
     channel: int, namespace: int, flags: int, cgroup: int, base_mounts: BaseMounts | None
 ) -> int:
-    """Fork into another process namespace, by way of a process that enters it for good.
+    """Fork into an existing process namespace, through a helper that enters it and exits.
 
-    Without root nobody comes back from there.
+    Without root a process cannot come back from another namespace.
     """
     pid = sys.clone(sys.CLONE_PARENT)
     if not pid:
@@ -151,7 +153,9 @@ def _clone_prepared(flags: int, cgroup: int, base_mounts: BaseMounts | None) -> 
 
 def _clone(flags: int, cgroup: int) -> int:
     if cgroup >= 0:
-        with contextlib.suppress(OSError):  # the kernel is too old, or it is gone: the child joins
+        with contextlib.suppress(
+            OSError
+        ):  # an old kernel, or the group is gone: the child joins it later
             return sys.clone_into(cgroup, flags)
     return sys.clone(flags)
 
@@ -159,16 +163,17 @@ def _clone(flags: int, cgroup: int) -> int:
 def _become_child(
     control: socket.socket, descriptors: list[int], base_mounts: BaseMounts | None
 ) -> NoReturn:
-    """``ground`` is None for what needs no root of its own."""
+    """Report the process id, wait for the task, do it, and exit. ``base_mounts``: None without a
+    root."""
     code = CANNOT_START
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, container_init.WATCHED_SIGNALS)
         sys.die_with_parent()
         control.close()
-        os.dup2(0, 2)  # the shim's log
+        os.dup2(0, 2)  # shim.log
         (channel,) = descriptors
         sys.set_process_name("pod-spare")
-        send_report(channel, ChildReport())  # fails if the shim has died meanwhile
+        send_report(channel, ChildReport())  # fails if the shim has died
         mounted = None if base_mounts is None else base_mounts.finish_in_child()
         messages = socket.socket(fileno=channel)
         _, (task_file, *attached) = receive_descriptors(messages, 1)
@@ -186,11 +191,11 @@ def _become_child(
 def _carry_out(
     task: ChildTask, channel: int, attached: list[int], mounted: MountPoints | None
 ) -> int:
-    """Do what is ordered; returns the exit code for this process."""
+    """Do the task; returns this process's exit code."""
     count = len(attached) - len(task.namespaces)
     needed, opened = attached[:count], attached[count:]
     namespaces = dict(zip(task.namespaces, opened, strict=True))
-    # Entered last of all, by ``confinement``.
+    # ``confinement`` enters the user namespace, as the last step.
     context = task.context._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
     if task.start is not None:
         return container_init.run(task.start, context, namespaces, channel, needed, mounted)

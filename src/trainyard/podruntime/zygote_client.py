@@ -1,8 +1,8 @@
-"""The shim's side of the zygote: children from their order to their reaping (decision 70).
+"""The shim's side of the zygote: children from request to reaping (decision 70).
 
-A child is known by its channel until its first message tells its process id. A channel that ends
-before any message means that there is no such child: the order is given again, to a new zygote if
-the old one has died. Some children are forked ahead, and wait for their order.
+A child is known by its channel until its first message reports its process id. If the channel ends
+before any message there is no such child, and the fork is requested again, from a new zygote where
+the old one has died. Some children are forked in advance and wait for a task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trainyard.podruntime.processes.child_channel import ChildChannel, ReceivedR
 from trainyard.podruntime.processes.child_tasks import FORK_FLAGS, ChildReport, ChildTask
 
 _AT_ONCE = 8
-# Of an order, and of zygotes in a row that have forked nothing.
+# For one child, and for zygotes in a row that have forked nothing.
 _ATTEMPTS = 10
 _LIFE_SIGN_SECONDS = 30.0
 _DELAY_SECONDS = 1.0
@@ -36,12 +36,12 @@ _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from trainyard.podruntime import zygote; zygote.main()"
 )
-# The caller's environment, folder and site packages have no say, nor a place in its memory.
+# Isolated mode: nothing of the caller's environment may reach the zygote or its memory.
 _SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
 
 
 class _SpareProcess(ForkedChild):
-    """One without an order yet; ``impossible()`` is called when it cannot be had."""
+    """A child without a task yet; ``on_failed()`` is called when none can be had."""
 
     def __init__(self, flags: int, on_failed: Callable[[], None]) -> None:
         super().__init__(None, flags, ())
@@ -57,16 +57,16 @@ class _SpareProcess(ForkedChild):
 
 
 class ZygoteClient:
-    """Has children forked, and follows them.
+    """Requests forks, and follows the children until they are reaped.
 
-    ``ends_strangers``: whatever becomes our child in another way was left behind, and is killed.
+    ``kills_orphans``: adopt and kill what a child that was killed has left behind.
     """
 
     def __init__(
         self, context: event_loop.EventLoop, spare_flags: int, base: str, *, kills_orphans: bool
     ) -> None:
-        """``spare_flags``: the namespaces of children that are forked ahead; ``base`` as in
-        ``Surroundings``."""
+        """``spare_flags``: namespaces of children forked in advance; ``base`` as in
+        ``ClusterContext``."""
         self._loop, self._base = context, base
         self._spare_flags, self._can_spare = spare_flags, True
         self._spares: deque[ForkedChild] = deque()
@@ -100,7 +100,7 @@ class ZygoteClient:
         self._on_zygote_exit()
 
     def _on_zygote_exit(self) -> None:
-        """The zygote has died (it never says anything); a new one takes its place."""
+        """Replace the zygote, which has died: it never sends anything itself."""
         if self._control is None:
             return
         self._loop.unregister(self._control.fileno())
@@ -123,10 +123,10 @@ class ZygoteClient:
             for child in waiting:
                 self._give_up(child, reason)
 
-    # -- from the order to the first message --------------------------------------------------
+    # -- from the request to the first message -------------------------------------------------
 
     def start(self, child: ForkedChild) -> None:
-        """Have it forked; nothing raises, it is told when it is there and when it cannot be."""
+        """Request a fork. Never raises: the child's ``on_…`` methods report what becomes of it."""
         self._queue.append(child)
         self._pump()
 
@@ -158,7 +158,7 @@ class ZygoteClient:
                 self._control, [FORK_FLAGS.pack(child.flags)], [channel.theirs, *child.fork_into]
             )
         except (BrokenPipeError, ConnectionResetError):
-            pass  # its death is told in a moment; the channel's end has the order given anew
+            pass  # the zygote's death is noticed separately, and the fork requested again
         finally:
             channel.close_theirs()
         self._forking.append(child)
@@ -180,7 +180,7 @@ class ZygoteClient:
     # -- its channel ----------------------------------------------------------------------------
 
     def _read(self, child: ForkedChild) -> None:
-        """Take one message, if there is one."""
+        """Handle one message, if there is one."""
         if child.channel is None:
             return
         try:
@@ -195,7 +195,7 @@ class ZygoteClient:
             self._fork_again(child)
 
     def _read_remaining(self, child: ForkedChild) -> None:
-        """Take what is there, within reason."""
+        """Handle what is left to read, up to a limit."""
         for _ in range(_LAST_MESSAGES):
             event_loop.run_catching(
                 partial(self._read, child), partial(self._on_invalid_report, child)
@@ -203,7 +203,7 @@ class ZygoteClient:
 
     def _on_message(self, child: ForkedChild, message: ReceivedReport) -> None:
         sender, progress, descriptors = message
-        if not child.pid and progress.error:  # it is the zygote that tells
+        if not child.pid and progress.error:  # the zygote reports that it could not fork
             self._forking.remove(child)
             self._give_up(child, progress.error)
         elif not child.pid:
@@ -251,10 +251,10 @@ class ZygoteClient:
             child.channel.close()
             child.channel = None
 
-    # -- forked ahead -----------------------------------------------------------------------------
+    # -- spare processes --------------------------------------------------------------------------
 
     def add_spare(self, most: int) -> bool:
-        """Have a child forked that waits for an order, unless ``most`` do; False then."""
+        """Fork a child in advance, unless ``most`` wait already; False where nothing is to do."""
         if self._control is None or self._closed or not self._can_spare:
             return False
         if self._queue or self._forking:
@@ -265,14 +265,14 @@ class ZygoteClient:
         return True
 
     def _stop_making_spares(self) -> None:
-        self._can_spare = False  # the next start will tell what is wrong
+        self._can_spare = False  # the next container reports what is wrong
 
     def _usable_spares(self, child: ForkedChild) -> Iterator[ForkedChild]:
         while self._spares and self._spare_flags == child.flags:
             yield self._spares.popleft()
 
     def _hand_over_spare(self, spare: ForkedChild, child: ForkedChild) -> bool:
-        """Let ``child`` be the process that ``spare`` is; False if that has died."""
+        """Give the task of ``child`` to the process of ``spare``; False if that has died."""
         channel = spare.channel
         if channel is None or child.task is None:
             return False
@@ -291,7 +291,7 @@ class ZygoteClient:
     # -- the end ----------------------------------------------------------------------------------
 
     def reap(self) -> None:
-        """Collect all children that have ended."""
+        """Reap all children that have ended."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -303,7 +303,7 @@ class ZygoteClient:
                 self._zygote = 0
                 self._on_zygote_exit()
                 continue
-            if pid not in self._by_pid:  # perhaps its first message has not been read yet
+            if pid not in self._by_pid:  # its first message may not have been read yet
                 for child in list(self._forking):
                     self._read_remaining(child)
             if (on_exit := self._by_pid.pop(pid, None)) is not None:
@@ -312,10 +312,10 @@ class ZygoteClient:
                 self._read_remaining(on_exit)
                 self._forget_channel(on_exit)
                 event_loop.run_catching(partial(on_exit.on_exit, status), on_exit.on_invalid_report)
-        self._may_have_orphans = self._kills_orphans  # they come with their parents' death
+        self._may_have_orphans = self._kills_orphans  # orphans appear when their parents die
 
     def tick(self) -> None:
-        """Repair what has to be; to be called now and then."""
+        """Retry and time out what is due; the loop calls it regularly."""
         now = time.monotonic()
         if late := [child for child in self._forking if child.deadline <= now]:
             event_loop.log("the zygote does not answer")
@@ -325,17 +325,19 @@ class ZygoteClient:
                 self._fork_again(child)
         if not self._closed:
             self._pump()
-        if self._may_have_orphans and not self._forking:  # one of those might be taken for one
+        if (
+            self._may_have_orphans and not self._forking
+        ):  # a child being forked could be mistaken for an orphan
             self._may_have_orphans = False
             self._kill_orphans()
 
     @property
     def is_idle(self) -> bool:
-        """Whether there are no children and none are to come."""
+        """Whether no child runs and none is being forked."""
         return not (self._queue or self._forking or self._by_pid)
 
     def close(self) -> None:
-        """Start nothing more, and end all that there is."""
+        """Refuse further requests, and kill all children."""
         self._closed = True
         waiting, self._queue = self._queue, deque()
         for child in waiting:
@@ -344,7 +346,7 @@ class ZygoteClient:
             child.kill_tree()
 
     def end_zygote(self) -> None:
-        """Leave no process behind; nothing can be started any more."""
+        """Kill the zygote, and reap it."""
         self._closed = True
         if self._zygote:
             os.kill(self._zygote, signal.SIGKILL)
@@ -352,7 +354,7 @@ class ZygoteClient:
             self._zygote = 0
 
     def _kill_orphans(self) -> None:
-        """Kill orphans of a child that was killed itself; theirs come next."""
+        """Kill orphans of children that were killed; their own children follow."""
         for pid in descendants.children():
             if pid != self._zygote and pid not in self._by_pid:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -360,10 +362,9 @@ class ZygoteClient:
 
 
 def _spawn_zygote(base: str) -> tuple[int, socket.socket]:
-    """Start a zygote; returns its process id and the socket that takes requests.
+    """Start a zygote, which dies with this process; returns its process id and its request socket.
 
-    It is a child of this process, and dies with it. ``base`` as in ``Surroundings``, "" where pods
-    have no root of their own.
+    ``base`` as in ``ClusterContext``, "" where pods have no root of their own.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     folder = sys.import_folder()
@@ -387,7 +388,7 @@ def _spawn_zygote(base: str) -> tuple[int, socket.socket]:
 
 
 def _send_task(channel: ChildChannel, task: ChildTask, child: ForkedChild) -> None:
-    """Send a child its order and all it needs; it reads that when it is there."""
+    """Send a child its task with all descriptors. It reads them once it runs."""
     fd = memory_file(child_tasks.pack(task))
     try:
         channel.send([fd, *child.owned_fds, *child.borrowed_fds])

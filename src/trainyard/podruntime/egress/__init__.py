@@ -1,8 +1,9 @@
-"""The way out: how pods reach what the machine reaches, and nothing of the machine (decision 248).
+"""Egress: pods reach what the machine reaches, but nothing of the machine (decision 248).
 
-In the cluster's network namespace the kernel hands what pods send elsewhere to sockets made there
-(``gate``). A relay in the machine's namespace holds those sockets and connects for the pods: it
-decides who may go where (``policy``), carries TCP (``connecting``, ``streams``) and UDP
-(``datagrams``), and asks the machine's name servers (``resolver``). It is started by a process that
-the shim left behind outside (``starter``), when the first packet comes (``keeper``).
+In the cluster's network namespace the kernel hands packets for other networks to transparent
+sockets (``tproxy_setup``). A relay in the machine's namespace holds those sockets and connects on
+behalf of pods. It decides who may go where (``egress_policy``), carries TCP (``tcp_connector``,
+``tcp_streams``) and UDP (``udp_forwarder``), and answers or forwards DNS (``dns``). A process that
+the shim left outside starts it (``relay_launcher``), when the first packet comes
+(``egress_manager``).
 """

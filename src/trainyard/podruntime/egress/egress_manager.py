@@ -1,7 +1,7 @@
-"""The shim's side of the way out: opens and closes it, and has a relay started when it is needed.
+"""The shim's side of egress: opens and closes it, and starts a relay when one is needed.
 
-A cluster whose pods speak to nobody outside has no relay. One that dies takes its connections
-along, and the next packet starts another.
+While no pod speaks to the outside there is no relay. If one dies its connections are lost, and the
+next packet starts another.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from trainyard.podruntime.protocol import SetNames, SetNetwork, packed
 _DELAY_SECONDS = 1.0
 _BRIDGE_SECONDS = 10.0
 _WAKING_SOCKETS = ("datagrams", "caught", "questions", "long_questions")
-"""What comes first there starts a relay, which finds it."""
+"""Sockets whose first packet starts a relay, which then reads it."""
 
 
 def _on_error(error: Exception) -> None:
-    """The loop has logged it, and listens there no more."""
+    """Do nothing: the loop has logged it, and stops watching."""
 
 
 class EgressManager:
-    """``starter``: the socket of the process outside; None: pods have no network of their own."""
+    """``launcher``: the socket of the process outside; None where pods have no network of their
+    own."""
 
     def __init__(
         self, event_loop: event_loop.EventLoop, launcher: socket.socket | None, gateway: str
@@ -43,7 +44,7 @@ class EgressManager:
             self._loop.register(launcher.fileno(), lambda _: self._on_launcher_exit(), _on_error)
 
     def set(self, wanted: SetNetwork | SetNames) -> None:
-        """Raises OSError where the kernel cannot; pods are then kept from everything outside."""
+        """Apply a request. OSError where the kernel cannot; pods then reach nothing outside."""
         if isinstance(wanted, SetNames):
             self._set_names(wanted)
         else:
@@ -72,11 +73,11 @@ class EgressManager:
         self._send_update(RelayUpdate(), wanted)
 
     def pod_removed(self, address: str) -> None:
-        """The pod that had it is no more: nor are its connections."""
+        """End the connections of the pod that had this address."""
         self._send_update(RelayUpdate(gone=address))
 
     def tick(self) -> None:
-        """Do what is due; to be called now and then."""
+        """Retry what is due; the loop calls it regularly."""
         if self._sockets is None:
             return
         now = time.monotonic()
@@ -100,7 +101,7 @@ class EgressManager:
         self._close_control()
 
     def stop(self) -> None:
-        """For good; what runs outside ends with its socket."""
+        """Stop for good; the processes outside end with their sockets."""
         if self._launcher is not None:
             self._loop.unregister(self._launcher.fileno())
             self._launcher.close()
@@ -141,7 +142,7 @@ class EgressManager:
                 event_loop.log(f"egress: {error}")
 
     def _on_relay_exit(self) -> None:
-        """A relay never says anything: it has died."""
+        """Handle the relay's exit: it never sends anything itself."""
         self._close_control()
         if self._sockets is not None:
             self._wait_for_packets()
@@ -160,7 +161,7 @@ class EgressManager:
         files = [memory_file(packed(names))] if names is not None else []
         try:
             socket.send_fds(self._control, [packed(update)], files)
-        except OSError:  # it has died, or does not listen any more: a new one is told anew
+        except OSError:  # it has died or hangs: its successor gets everything anew
             self._control.shutdown(socket.SHUT_RDWR)
         finally:
             for fd in files:

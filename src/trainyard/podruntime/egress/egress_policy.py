@@ -1,4 +1,4 @@
-"""Where pods may go: to what the machine reaches, but to nothing of the machine (decision 249)."""
+"""Where pods may connect: to what the machine reaches, but not to the machine (decision 249)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections import Counter
 
 HOST_NAME = "host.trainyard.internal"
 HOST_ADDRESS = "169.254.74.1"
-"""For pods the machine's loopback, of which they reach the ports that are allowed."""
+"""The machine's loopback as pods see it. They reach the ports that are allowed."""
 _PODS, _GATEWAY = b"\x0a\xf4", b"\0\1"
-"""10.244.0.0/16, and who is the first in it."""
+"""The pods' network, 10.244.0.0/16, and the gateway in it."""
 
 
 def _network(text: str) -> tuple[int, int]:
@@ -29,7 +29,7 @@ _DENIED = tuple(
             "127.0.0.0/8",
             "10.244.0.0/16",  # pods
             "10.96.0.0/16",  # Services
-            "169.254.0.0/16",  # metadata of most clouds
+            "169.254.0.0/16",  # cloud metadata services
             "168.63.129.16",  # of Azure
             "100.100.100.200",  # of Alibaba
             "192.0.0.192",  # of Oracle
@@ -48,11 +48,11 @@ Endpoint = tuple[str, int]
 
 
 class Denied(OSError):
-    """Pods may not go there."""
+    """Pods may not connect there."""
 
 
 class Routes:
-    """What the machine's kernel knows of addresses. Must be made in the machine's namespace."""
+    """The machine's routing table. Must be made in the machine's namespace."""
 
     def __init__(self) -> None:
         self._link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -63,7 +63,7 @@ class Routes:
         self._link.close()
 
     def leaves_machine(self, address: bytes) -> bool:
-        """Whether what is sent there leaves the machine, or cannot be sent at all."""
+        """Whether packets to it leave the machine, or cannot be sent at all."""
         self._number += 1
         target = struct.pack("=HH", 8, _RTA_DST) + address
         route = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + target
@@ -73,20 +73,20 @@ class Routes:
             answer = self._link.recv(1 << 13)
             _, kind, _, number, _ = struct.unpack_from("=IHHII", answer)
             if number == self._number and kind == _NLMSG_ERROR:
-                return True  # to connect tells why
+                return True  # connecting reports the error
             if number == self._number and kind == _RTM_NEWROUTE:
-                return answer[16 + 7] == _UNICAST  # not the machine's own
+                return answer[16 + 7] == _UNICAST  # otherwise an address of the machine itself
 
 
 class EgressPolicy:
-    """``ports`` of the machine's loopback are allowed."""
+    """Decides about destinations; ``ports`` of the machine's loopback are allowed."""
 
     def __init__(self, routes: Routes) -> None:
         self.ports: frozenset[int] = frozenset()
         self._routes = routes
 
     def choose_endpoint(self, address: bytes, port: int) -> Endpoint:
-        """Where to connect for a pod that wants to go there; raises Denied."""
+        """Where to connect for a pod that asks for this destination; raises Denied."""
         if address == _HOST:
             if port not in self.ports:
                 raise Denied
@@ -100,7 +100,7 @@ class EgressPolicy:
         raise Denied
 
     def open_socket(self, source: bytes) -> socket.socket:
-        """What sends a pod's datagrams: the machine's own."""
+        """A socket that sends a pod's datagrams, in the machine's namespace."""
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
@@ -109,7 +109,7 @@ def is_pod(address: bytes) -> bool:
 
 
 class PodQuota:
-    """How much each pod may hold at a time, and all of them."""
+    """Limits how many resources each pod holds at a time, and all pods together."""
 
     def __init__(self, each: int, total: int) -> None:
         self._each, self._total = each, total
@@ -117,7 +117,7 @@ class PodQuota:
         self.sum = 0
 
     def take(self, source: bytes) -> bool:
-        """Whether there is room for one more."""
+        """Take one more; False where there is no room."""
         if self.sum >= self._total or self._held[source] >= self._each:
             return False
         self._held[source] += 1

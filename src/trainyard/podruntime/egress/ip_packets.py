@@ -1,4 +1,4 @@
-"""Packets that the relay reads and writes itself: the first of a connection, and refusals."""
+"""IP packets that the relay reads and writes itself: a connection's first packet, and refusals."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 TCP, UDP, ICMP = 6, 17, 1
 HEADER_BYTES = 20
 PORT_UNREACHABLE, NETWORK_UNKNOWN, PROHIBITED = 3, 6, 13
-"""Codes of ICMP, of those that Linux tells programs of at once, also where they use UDP."""
+"""ICMP codes, of those that Linux reports to programs at once, for UDP too."""
 _UNREACHABLE = 3
 _MORE_FRAGMENTS = 0x2000
 _ACK_RST = 0x14
 
 
 class Flow(NamedTuple):
-    """Who speaks to whom; addresses as four bytes."""
+    """A flow's two ends; addresses as four bytes."""
 
     source: bytes
     source_port: int
@@ -29,23 +29,24 @@ class Opening(NamedTuple):
     flow: Flow
     sequence: int
     segment: bytes
-    """Its TCP header with options; data, if any, is left out and comes again."""
+    """Its TCP header with options. Data, if any, is dropped, and will be sent again."""
 
     @property
     def head(self) -> bytes:
-        """As ICMP quotes it."""
+        """What ICMP quotes of it."""
         flow = self.flow
         return ip_header(flow.source, flow.target, TCP, len(self.segment)) + self.segment[:8]
 
     def resent(self) -> bytes:
-        """The packet anew: without options of IP, with the checksum that pods leave to hardware."""
+        """The packet rebuilt: without IP options, and with the checksum that pods leave to
+        hardware."""
         flow = self.flow
         header = ip_header(flow.source, flow.target, TCP, len(self.segment))
         return header + _with_checksum(flow.source, flow.target, self.segment)
 
 
 def parse_opening(packet: bytes) -> Opening | None:
-    """Read a caught packet; None if it is not what it should be."""
+    """Parse a caught packet; None if it is not a connection's first."""
     if len(packet) < 2 * HEADER_BYTES or packet[0] >> 4 != 4 or packet[9] != TCP:
         return None
     start = (packet[0] & 15) * 4
@@ -69,7 +70,7 @@ def ip_header(
 
 
 def reset(parse_opening: Opening) -> bytes:
-    """What follows the IP header of the answer that nobody listens there."""
+    """The TCP segment that refuses a connection (RST)."""
     flow, acknowledged = parse_opening.flow, (parse_opening.sequence + 1) & 0xFFFFFFFF
     ports = (flow.target_port, flow.source_port)
     segment = struct.pack(">HHIIBBHHH", *ports, 0, acknowledged, 0x50, _ACK_RST, 0, 0, 0)
@@ -77,20 +78,20 @@ def reset(parse_opening: Opening) -> bytes:
 
 
 def unreachable(code: int, quoted: bytes) -> bytes:
-    """The same as ICMP; ``quoted`` is the IP header and eight bytes of what cannot go there."""
+    """The ICMP message; ``quoted`` is the IP header and eight bytes of the refused packet."""
     message = struct.pack(">BBHI", _UNREACHABLE, code, 0, 0) + quoted
     return message[:2] + struct.pack(">H", _checksum(message)) + message[4:]
 
 
 def datagram(source_port: int, target_port: int, data: bytes) -> bytes:
-    """What follows the IP header; without a checksum, which IPv4 permits."""
+    """A UDP datagram; without a checksum, which IPv4 permits."""
     return struct.pack(">HHHH", source_port, target_port, 8 + len(data), 0) + data
 
 
 def fragments(
     source: bytes, target: bytes, protocol: int, payload: bytes, *, room: int, number: int
 ) -> list[bytes]:
-    """Packets of at most ``room`` bytes; ``number`` tells which belong together."""
+    """The payload in packets of at most ``room`` bytes; ``number`` marks which belong together."""
     if HEADER_BYTES + len(payload) <= room:
         return [ip_header(source, target, protocol, len(payload)) + payload]
     step = (room - HEADER_BYTES) & ~7

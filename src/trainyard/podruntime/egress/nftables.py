@@ -1,4 +1,4 @@
-"""Rules of the kernel's packet filter (nf_tables), by raw netlink: only what ``gate`` needs.
+"""Rules of the kernel's packet filter (nf_tables) by raw netlink: only what ``tproxy_setup`` needs.
 
 Message layouts: ``linux/netfilter/nfnetlink.h`` and ``nf_tables.h``.
 """
@@ -23,11 +23,11 @@ _FILTER_ACCEPTS = 1
 _META_MARK, _META_INTERFACE, _META_PROTOCOL = 3, 4, 16
 _NETWORK_HEADER, _TRANSPORT_HEADER = 1, 2
 _FIRST, _SECOND = 1, 2
-"""Registers."""
+"""Registers of the filter."""
 
 
 class Item(NamedTuple):
-    """A part of a batch; ``what`` is for errors."""
+    """A part of a batch; ``what`` names it in errors."""
 
     what: str
     kind: int
@@ -88,18 +88,18 @@ def _verdict(code: int) -> bytes:
 
 ACCEPT, DROP = _verdict(1), _verdict(0)
 IS_CONNECTING = _payload(_TRANSPORT_HEADER, 13, 1) + _masked(b"\x17") + _compared(b"\x02")
-"""Of TCP's flags SYN alone, of those that say what a segment is for."""
+"""Whether, of TCP's control flags, only SYN is set."""
 
 
 def to_socket(port: int) -> bytes:
-    """Hand it to a transparent socket at 127.0.0.1, or to the connection that it belongs to."""
+    """Hand the packet to the transparent socket at 127.0.0.1, or to its connection."""
     place = _immediate(struct.pack(">H", port))
     place += _immediate(socket.inet_aton("127.0.0.1"), _SECOND)
     return place + _expression("tproxy", _number(1, _IPV4), _number(2, _SECOND), _number(3, _FIRST))
 
 
 def rejected(code: int) -> bytes:
-    """Answered by ICMP: destination unreachable, with this code."""
+    """Refuse by ICMP: destination unreachable, with this code."""
     return _expression("reject", _number(1, 0), _attribute(2, bytes([code])))
 
 
@@ -134,7 +134,7 @@ def no_table(name: str) -> Item:
 
 
 def before_routing(table_name: str, chain: str, priority: int) -> Item:
-    """A chain that sees what arrives before it is decided where it goes."""
+    """A chain that sees packets before they are routed."""
     hook = _nested(4, _number(1, 0), _number(2, priority))
     names = _text(1, table_name) + _text(3, chain)
     rest = hook + _number(5, _FILTER_ACCEPTS) + _text(7, "filter")
@@ -142,13 +142,13 @@ def before_routing(table_name: str, chain: str, priority: int) -> Item:
 
 
 def rule(table_name: str, chain: str, what: str, *expressions: bytes) -> Item:
-    """Behind those that are there; ``what`` names it in errors."""
+    """A rule behind those before; ``what`` names it in errors."""
     names = _text(1, table_name) + _text(2, chain)
     return Item(what, _NEW_RULE, _CREATE | _APPEND, names + _nested(4, *expressions))
 
 
 def apply(items: list[Item]) -> None:
-    """All of it or nothing, in this process's network namespace; raises OSError."""
+    """Apply all items or none, in this process's network namespace; raises OSError."""
     number, named = 0, {}
     parts = [_message(number, _BATCH_BEGIN, 0, b"", family=0, resource=_SUBSYSTEM)]
     for number, item in enumerate(items, 1):
@@ -176,7 +176,7 @@ def _message(
 
 
 def _read(answer: bytes, named: dict[int, str]) -> None:
-    """Strike off what is answered; raises OSError for the first that is refused."""
+    """Remove what is acknowledged from ``named``; raises OSError for the first refused item."""
     while len(answer) >= 20:
         length, kind, _, number, _ = struct.unpack_from("=IHHII", answer)
         if kind == _NLMSG_ERROR:

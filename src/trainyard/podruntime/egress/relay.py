@@ -1,8 +1,8 @@
-"""The relay to the outside: a process in the machine's namespaces, which connects for the pods.
+"""The egress relay: a process in the machine's namespaces that connects on behalf of pods.
 
-It is a fresh interpreter that holds nothing of the cluster but the gate's sockets, and has no
-capability. What pods hold of it is bounded, each and together. It ends with the socket over which
-the shim tells it what is allowed.
+It is a fresh interpreter without capabilities that holds nothing of the cluster but the transparent
+sockets. What pods can use of it is bounded, each and together. It ends with the socket over which
+the shim sends updates.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from trainyard.podruntime.protocol import SetNames, from_raw
 
 _MESSAGE_BYTES = 1 << 20
 _CONNECTIONS, _ASSOCIATIONS, _LOOKUPS = (2048, 8192), (512, 4096), (256, 2048)
-"""Of a pod, and of all; fewer where few files may be open, and no pod has more than half."""
+"""Limits for a pod and for all: fewer where few files may be open; no pod has more than half."""
 _CONNECTION_DESCRIPTORS = 6
-"""Two ends, and two pipes while bytes are in flight."""
+"""Descriptors: two ends, and two pipes while bytes are in flight."""
 
 
 class EgressRelay:
-    """All of it; ``control`` brings messages of the type ``Told``."""
+    """The whole relay; ``control`` brings messages of type ``RelayUpdate``."""
 
     def __init__(self, sockets: TproxySockets, control: socket.socket, open_files: int) -> None:
         for each in sockets:
@@ -58,7 +58,7 @@ class EgressRelay:
         self._zone = ClusterZone()
         self._resolver = Resolver(*questions, poll, self._zone, lookups, connections)
         self._control = control
-        self._on_update(0)  # waits: nobody goes anywhere before it is known who may
+        self._on_update(0)  # blocks: no connection before the first update says which are allowed
         control.setblocking(False)
         poll.watch(control.fileno(), self._on_update)
 
@@ -94,7 +94,7 @@ def _quota(wanted: tuple[int, int], possible: int) -> PodQuota:
 
 
 def main() -> NoReturn:
-    """The last argument: the descriptors of the control socket and of the gate's, with commas."""
+    """Argument: descriptors of the control socket and the transparent sockets, with commas."""
     sys.find_arguments()
     sys.set_process_name("egress-relay")
     sys.prctl(sys.PR_SET_DUMPABLE, 0)

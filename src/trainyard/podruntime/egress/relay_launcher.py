@@ -1,7 +1,7 @@
-"""A process that stays in the machine's namespaces, and starts relays there when the shim asks.
+"""A process that stays in the machine's namespaces and starts egress relays there on request.
 
-The shim cannot go back where it came from, at least without root. This is forked from it before it
-leaves, and holds nothing but a socket; each message there brings what a new relay needs.
+The shim itself cannot go back there, at least without root. This is forked from it before it
+leaves, and holds nothing but a socket. Each message there brings what a new relay needs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _BOOT = (
     "import sys; sys.path.append(sys.argv[1]); "
     "from trainyard.podruntime.egress import relay; relay.main()"
 )
-# The caller's environment, folder and site packages have no say, nor a place in its memory.
+# Isolated mode: nothing of the caller's environment may reach the relay or its memory.
 _SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
 
 
 def start() -> socket.socket:
-    """Fork it; returns the socket that takes requests, at whose end it ends. Raises OSError."""
+    """Fork the launcher; returns its request socket, with which it ends. Raises OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
         theirs.close()
@@ -34,7 +34,7 @@ def start() -> socket.socket:
         sys.set_process_name("egress-starter")
         sys.close_others({theirs.fileno()})
         os.chdir("/")
-        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # relays leave nothing behind
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # relays are reaped by the kernel
         while True:
             data, descriptors = receive_descriptors(theirs, 1)
             if not data:

@@ -1,4 +1,4 @@
-"""The relay's loop: handlers of descriptors, what is to go on, and what is done every second."""
+"""The relays' event loop: descriptors, deferred calls, and what is done every second."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from trainyard.podruntime.event_loop import log
 
 IN, OUT = select.EPOLLIN, select.EPOLLOUT
 BOTH_ONCE = IN | OUT | select.EPOLLRDHUP | select.EPOLLET
-"""Of a connection: told when something has changed, not for as long as it is so."""
+"""Edge-triggered: called on changes, not for as long as a state lasts."""
 READABLE = IN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 WRITABLE = OUT | select.EPOLLHUP | select.EPOLLERR
 _AT_ONCE = 256
 _TICK_SECONDS = 1.0
 _MAX_LOGGED_DEFECTS = 100
-"""Of defects: enough to see what is wrong."""
+"""How many defects are logged: enough to see what is wrong."""
 
 Handler = Callable[[int], None]
 """Called with the events."""
 
 
 class RelayLoop:
-    """Calls handlers until the process ends; one that fails takes no other along."""
+    """Calls handlers until the process ends; one that fails affects no other."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -40,17 +40,17 @@ class RelayLoop:
         self._handlers[fd] = handler
 
     def unwatch(self, fd: int) -> None:
-        """Must come before the descriptor is closed."""
+        """Stop watching. Must be called before the descriptor is closed."""
         if self._handlers.pop(fd, None) is not None:
             with contextlib.suppress(OSError):
                 self._epoll.unregister(fd)
 
     def call_soon(self, action: Callable[[], None]) -> None:
-        """Call it once the others have had their turn."""
+        """Call ``action`` once other handlers have had their turn."""
         self._soon.append(action)
 
     def every_second(self, tick: Callable[[float], None]) -> None:
-        """Call it with the monotonic time about once a second."""
+        """Call ``tick`` with the monotonic time about once a second."""
         self._ticks.append(tick)
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""What is said about the way out: by the agent to the shim, and by the shim to the relay."""
+"""What the shim sends to the egress relay. Its fields are a wire format, as in ``protocol``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 
 class RelayUpdate(NamedTuple):
-    """Pods may reach these ``ports`` of the machine's loopback (None: as before); the pod at the
-    address ``gone`` is no more. A file that comes along has a ``SetNames``."""
+    """An update of the egress relay's state. A file that comes along has a ``SetNames``.
+
+    ``ports``: of the machine's loopback, allowed to pods (None: as before). ``gone``: the address
+    of a pod that was removed.
+    """
 
     ports: tuple[int, ...] | None = None
     gone: str = ""

@@ -1,7 +1,8 @@
-"""New connections: caught, made outside, and only then let through to the relay.
+"""New TCP connections: caught, connected outside, and only then accepted.
 
-The pod's first packet waits while the relay connects. If that succeeds the packet is sent again
-with a mark, and the kernel completes the connection with the relay; if not, the pod is told why.
+The pod's first packet waits while the relay connects. On success the packet is sent again with a
+mark, and the kernel completes the connection with the relay. On failure the pod is refused with the
+same error.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from trainyard.podruntime.egress.tcp_streams import TcpStreams, buffer_bytes
 _AT_ONCE = 64
 _PACKET_BYTES = 2048
 _CONNECT_SECONDS = 130.0
-"""Beyond the kernel's own patience."""
+"""Longer than the kernel's own connect timeout."""
 _ACCEPT_SECONDS = 20.0
-"""For a pod to complete a connection that is made outside."""
+"""For a pod to complete a connection that was made outside."""
 
 
 class _Attempt:
-    """``connected_at``: monotonic seconds, 0 while it is not."""
+    """``connected_at``: monotonic seconds, 0 before."""
 
     def __init__(self, opening: Opening, outside: socket.socket) -> None:
         self.opening, self.outside = opening, outside
@@ -37,7 +38,7 @@ class _Attempt:
 
 
 class TcpConnector:
-    """``caught``, ``listener`` and ``again`` are sockets of the gate."""
+    """``caught``, ``listener`` and ``resend`` are sockets of ``tproxy_setup``."""
 
     def __init__(
         self,
@@ -71,9 +72,9 @@ class TcpConnector:
         before = self._attempts.get(flow)
         if before is not None and before.opening.sequence == opening.sequence:
             if before.connected_at:
-                self._resend_first_packet(flow, before)  # what was sent again may have been lost
+                self._resend_first_packet(flow, before)  # the packet sent again may have been lost
             return
-        if before is not None:  # the pod has given up, and uses the port anew
+        if before is not None:  # the pod has given up, and uses the port for a new connection
             self._drop(flow)
         try:
             endpoint = self._policy.choose_endpoint(flow.target, flow.target_port)
@@ -93,7 +94,7 @@ class TcpConnector:
             self._quota.give_back(flow.source)
             self._replies.refuse(opening, error.errno or errno.EMFILE)
             return
-        if size := buffer_bytes(self._quota.sum):  # it counts before the connection is made
+        if size := buffer_bytes(self._quota.sum):  # only effective before the connection is made
             outside.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
         self._attempts[flow] = _Attempt(opening, outside)
         code = outside.connect_ex(endpoint)
@@ -119,7 +120,7 @@ class TcpConnector:
         self._replies.refuse(attempt.opening, error)
 
     def _resend_first_packet(self, flow: Flow, attempt: _Attempt) -> None:
-        with contextlib.suppress(OSError):  # lost as in any network: the pod asks again
+        with contextlib.suppress(OSError):  # lost as in any network: the pod will send it again
             self._resend.sendto(attempt.opening.resent(), (socket.inet_ntoa(flow.target), 0))
 
     def _accept(self, _: int) -> None:
@@ -130,7 +131,7 @@ class TcpConnector:
                 ends = socket.inet_aton(source), socket.inet_aton(target)
                 flow = Flow(ends[0], source_port, ends[1], target_port)
                 attempt = self._attempts.pop(flow, None)
-                if attempt is None:  # of a relay before this one, or nobody asked us
+                if attempt is None:  # from a previous relay, or never asked for
                     inside.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                     inside.close()
                     continue

@@ -1,7 +1,7 @@
-"""Connections of which the relay holds both ends: bytes move from one to the other in the kernel.
+"""Established connections: bytes move between both ends inside the kernel.
 
-What moves goes through a pipe (``splice``), which is borrowed only while there is something in it:
-a connection that waits costs two descriptors. A reader that is slow holds up its writer.
+They move through a pipe (``splice``) that is borrowed only while it holds something, so that an
+idle connection costs two descriptors. A slow reader holds up its writer.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from trainyard.podruntime.egress.relay_loop import BOTH_ONCE, READABLE, WRITABLE
 
 _CHUNK = 1 << 20
 _TURN_BYTES = 4 << 20
-"""After so many bytes the others have their turn."""
+"""Others get their turn after so many bytes."""
 _LARGE_PIPES = 24
-"""Beyond these the kernel gives a user small ones."""
+"""Beyond so many large pipes the kernel gives a user small ones."""
 _SPARE_PIPES = 64
 _WITHOUT_WAITING = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
 _RESET, _ORDERLY = struct.pack("ii", 1, 0), struct.pack("ii", 0, 0)
@@ -30,12 +30,12 @@ _KEEP_ALIVE = (
     (socket.TCP_KEEPCNT, 3),
 )
 _BUFFERS = ((16, 0), (256, 512 << 10), (1 << 30, 64 << 10))
-"""Up to so many connections each has buffers of this size (0: as large as the kernel finds good):
-those of many that nobody reads would fill the memory."""
+"""(connections, buffer bytes): up to so many connections, each has buffers of this size (0: the
+kernel decides). Many that nobody reads would fill the memory."""
 
 
 def buffer_bytes(connections: int) -> int:
-    """How large the buffers of one more should be; 0: as the kernel finds good."""
+    """The buffer size of one more connection; 0: the kernel decides."""
     return next(size for limit, size in _BUFFERS if connections < limit)
 
 
@@ -45,7 +45,7 @@ class _Pipes:
         self._count = 0
 
     def take(self) -> tuple[int, int]:
-        """Raises OSError where there are too many open files."""
+        """A pipe; raises OSError where too many files are open."""
         if self._spare:
             return self._spare.pop()
         pipe = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -65,7 +65,7 @@ class _Pipes:
 
 
 class _Direction:
-    """From ``source`` to ``target``; both are told when they have become ready."""
+    """One direction. ``is_readable`` and ``is_writable`` are set when the kernel reports so."""
 
     __slots__ = ("buffered", "has_ended", "is_readable", "is_writable", "pipe", "source", "target")
 
@@ -77,7 +77,7 @@ class _Direction:
         self.buffered = 0
 
     def move(self, pipes: _Pipes) -> bool:
-        """As much as is possible; whether there may be more at once. OSError: it is broken."""
+        """Move what is possible; returns whether there may be more. OSError: it is broken."""
         moved = 0
         while moved < _TURN_BYTES and (self.buffered or self._fill(pipes)):
             if not self.is_writable:
@@ -139,12 +139,12 @@ class TcpStreams:
     def join(
         self, pod: bytes, inside: socket.socket, outside: socket.socket, ended: Callable[[], None]
     ) -> None:
-        """Carry bytes between them until both have ended, or one is broken; then ``ended()``."""
+        """Carry bytes between them until both have ended or one breaks; then call ``ended()``."""
         size = buffer_bytes(self.count)
         for end in (inside, outside):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # If we are killed, neither side may take that for the end of what was sent.
+            # If we are killed, neither side may take that for a regular end of the stream.
             end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEP_ALIVE:

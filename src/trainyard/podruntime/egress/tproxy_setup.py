@@ -1,9 +1,9 @@
-"""The cluster's end of the way out: rules of the kernel, and the sockets that a relay holds.
+"""The cluster's end of egress: kernel rules, and the transparent sockets that a relay holds.
 
-All of it is made by the shim in the cluster's network namespace. What pods send to other networks
-arrives at the bridge: the first packet of a connection is caught and dropped, and sent again by the
-relay once it has connected outside; everything after it goes to a transparent socket. Nothing is
-translated, so connections are not tracked, and what is refused outside is refused to the pod.
+The shim makes all of it in the cluster's network namespace. Packets to other networks arrive at the
+bridge. A connection's first packet is caught and dropped; the relay sends it again once it has
+connected outside. All later ones go to a transparent socket. Nothing is translated, so connections
+need no tracking, and what is refused outside is refused to the pod.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ROUTES = 100
 _TCP_PORT, _UDP_PORT = 7479, 7480
 _TCP, _UDP = 6, 17
 _PROHIBITED = 13
-"""Code of ICMP: communication administratively prohibited."""
+"""The ICMP code: communication administratively prohibited."""
 _PODS, _SERVICES, _MASK = "10.244.0.0", "10.96.0.0", "255.255.0.0"
 _IP_TRANSPARENT, IP_RECVORIGDSTADDR = 19, 20
 _SO_ATTACH_FILTER, _SO_RCVBUFFORCE, _SO_MARK = 26, 33, 36
 _ETHERNET_IPV4 = 0x0800
 _BUFFER_BYTES = 4 << 20
-"""Of what is caught and not yet read: a thousand pods may connect at once."""
+"""Of the receive buffer: a thousand pods may connect at once."""
 _BACKLOG = 4096
 _SETTINGS = "/proc/sys/net/ipv4/conf"
 _BRIDGE_FILTER = "/proc/sys/net/bridge/bridge-nf-call-iptables"
@@ -38,8 +38,11 @@ _DNS_PORT = 53
 
 
 class TproxySockets(NamedTuple):
-    """What a relay needs: ``streams`` and ``datagrams`` to other networks, ``caught`` first packets
-    and the raw socket that sends them ``again``, one for ``replies``, and two for DNS."""
+    """The sockets that a relay needs.
+
+    ``streams`` and ``datagrams`` to other networks, ``caught`` first packets, the raw socket that
+    sends them ``again``, one for ``replies``, and two for DNS.
+    """
 
     streams: socket.socket
     datagrams: socket.socket
@@ -51,17 +54,17 @@ class TproxySockets(NamedTuple):
 
 
 def open_sockets(gateway: str) -> TproxySockets:
-    """Let pods out, to these sockets; raises OSError, and nobody is let out."""
+    """Let pods reach other networks through these sockets. On OSError they reach none."""
     opened: list[socket.socket] = []
     try:
         made = _make_all(gateway, opened)
         disable_bridge_netfilter()
-        for name in ("all", "lo", BRIDGE):  # what comes back by the loopback interface is a pod's
+        for name in ("all", "lo", BRIDGE):  # packets of pods come back by the loopback interface
             _write(f"{_SETTINGS}/{name}/rp_filter", "0")
         nftables.apply(_rules())
         link = Netlink()
         try:
-            with contextlib.suppress(FileExistsError):  # of a gate before this one
+            with contextlib.suppress(FileExistsError):  # left by an earlier call
                 link.add_marked_rule(_MARK, _ROUTES)
             with contextlib.suppress(FileExistsError):
                 link.add_local_default(_ROUTES)
@@ -76,14 +79,16 @@ def open_sockets(gateway: str) -> TproxySockets:
 
 
 def close() -> None:
-    """Let nobody out any more."""
+    """Remove the rules: pods reach no other networks."""
     with contextlib.suppress(OSError):
         nftables.apply([nftables.no_table(_TABLE)])
 
 
 def disable_bridge_netfilter() -> None:
-    """The module br_netfilter, which may be loaded at any time, has the bridge ask the rules too:
-    what is handed over there is lost."""
+    """Keep br_netfilter from applying these rules on the bridge.
+
+    The module can be loaded at any time, and packets handed over there are lost.
+    """
     if os.path.exists(_BRIDGE_FILTER):
         _write(_BRIDGE_FILTER, "0")
 
@@ -118,7 +123,7 @@ def _to(port: int) -> bytes:
 
 
 def _make_all(gateway: str, opened: list[socket.socket]) -> TproxySockets:
-    """Those that are made are in ``opened``, also where it fails."""
+    """Open all sockets. On failure those made so far are in ``opened``."""
 
     def new(family: int, kind: int, protocol: int = 0) -> socket.socket:
         opened.append(socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol))
@@ -127,14 +132,16 @@ def _make_all(gateway: str, opened: list[socket.socket]) -> TproxySockets:
     streams = new(socket.AF_INET, socket.SOCK_STREAM)
     streams.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     streams.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
-    streams.bind(("127.0.0.1", _TCP_PORT))  # at any other address pods would reach the port itself
+    streams.bind(
+        ("127.0.0.1", _TCP_PORT)
+    )  # at any other address pods could connect to the port itself
     streams.listen(_BACKLOG)
     datagrams = new(socket.AF_INET, socket.SOCK_DGRAM)
     datagrams.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
     datagrams.setsockopt(socket.SOL_IP, IP_RECVORIGDSTADDR, 1)
     _enlarge(datagrams)
     datagrams.bind(("127.0.0.1", _UDP_PORT))
-    # No protocol yet: nothing is caught before the filter is there.
+    # No protocol yet, so that nothing is caught before the filter is attached.
     caught = new(socket.AF_PACKET, socket.SOCK_DGRAM)
     _attach_filter(caught)
     _enlarge(caught)
@@ -153,10 +160,10 @@ def _make_all(gateway: str, opened: list[socket.socket]) -> TproxySockets:
 
 
 def _enlarge(one: socket.socket) -> None:
-    """What does not fit is sent again after a second."""
+    """Enlarge the receive buffer: a lost first packet is sent again only after a second."""
     try:
         one.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
-    except PermissionError:  # not root of the machine
+    except PermissionError:  # without root of the machine
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
 
 
@@ -165,7 +172,7 @@ class _FilterProgram(ctypes.Structure):
 
 
 def _attach_filter(one: socket.socket) -> None:
-    """Catch the first packets of TCP connections to other networks, and nothing else."""
+    """Catch only first packets of TCP connections to other networks."""
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in _FILTER)
     kept = ctypes.create_string_buffer(code)
     program = _FilterProgram(len(_FILTER), ctypes.addressof(kept))
@@ -175,7 +182,7 @@ def _attach_filter(one: socket.socket) -> None:
 _WORD, _HALF, _BYTE, _AND, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x28, 0x30, 0x54, 0x15, 0x45, 0x06
 _HEADER_LENGTH, _BYTE_BEHIND = 0xB1, 0x50
 _FILTER = (
-    # Offsets are those of the IP header; jumps count instructions to pass over.
+    # Offsets are in the IP header; jumps count instructions to skip.
     (_WORD, 0, 0, 16),  # destination
     (_AND, 0, 0, 0xFFFF0000),
     (_EQUAL, 9, 0, 0x0AF40000),  # pods

@@ -1,4 +1,4 @@
-"""UDP: a connected socket for each pair of ends, and what it answers back to the pod."""
+"""UDP: a connected socket for each flow, and its answers back to the pod."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class _Association:
 
 
 class Router(Protocol):
-    """Who decides where datagrams go."""
+    """Decides where datagrams go, and from which socket."""
 
     def choose_endpoint(self, address: bytes, port: int) -> Endpoint:
-        """For a pod that begins to send there; raises OSError, which the pod is told of."""
+        """The destination of a new flow; an OSError is reported to the pod by ICMP."""
 
     def open_socket(self, source: bytes) -> socket.socket:
-        """What sends for this pod; raises OSError likewise."""
+        """A socket that sends for this pod; an OSError likewise."""
 
 
 class UdpForwarder:
-    """A pod that has too many associations loses its oldest."""
+    """Forwards datagrams. A pod with too many flows loses its oldest."""
 
     def __init__(
         self, poll: RelayLoop, replies: SpoofedReplies, quota: PodQuota, router: Router
@@ -59,7 +59,7 @@ class UdpForwarder:
         poll.every_second(self._sweep)
 
     def listen_on(self, inside: socket.socket) -> None:
-        """Of a socket that tells with each datagram where it was sent to."""
+        """Forward what arrives at a socket that has IP_RECVORIGDSTADDR set."""
         self._poll.watch(inside.fileno(), partial(self._read, inside))
 
     def _read(self, inside: socket.socket, _: int) -> None:
@@ -97,7 +97,7 @@ class UdpForwarder:
             return None
         if not self._quota.take(flow.source):
             if not self._by_pod[flow.source]:
-                return None  # others have it all
+                return None  # other pods use up the total limit
             self._drop(next(iter(self._by_pod[flow.source].values())))
             self._quota.take(flow.source)
         open_socket = None
@@ -133,7 +133,7 @@ class UdpForwarder:
         self._replies.unreachable(association.flow, association.quoted, error.errno or 0)
 
     def drop_unless(self, is_current: Callable[[Flow, Endpoint], bool]) -> None:
-        """Forget associations that lead where they should not any more."""
+        """Drop flows for which ``is_current`` no longer holds."""
         for associations in tuple(self._by_pod.values()):
             for each in tuple(associations.values()):
                 if not is_current(each.flow, each.choose_endpoint):

@@ -1,8 +1,8 @@
-"""What pods' roots are built on: the mounts that need no order, made by the zygote.
+"""The mounts that all pods' roots are built on, made by the zygote before any task is known.
 
-It makes them in a mount namespace into which it then forks the first process, and goes back to its
-own: a first process would have to copy each page of memory that this takes, which is most of the
-time. Nothing of a pod is there yet. A /proc can only be mounted by who is in its process namespace.
+The zygote makes them in a new mount namespace, forks the container init into it, and returns to its
+own. If the init did this itself, it would copy every page of memory that it takes. Nothing of a pod
+may be in here. Only /proc has to wait: it can be mounted only from inside its process namespace.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from trainyard.podruntime.filesystem import kernel_filesystems
 from trainyard.podruntime.protocol import Root
 
 NEW_ROOT, SCRATCH_FOLDER, SCRATCH_FILE = "root", "d", "f"
-"""In the tmpfs of a pod, which is its first process's working directory: where its root is to be,
-and a folder and a file on which something can be mounted for a moment."""
+"""In a pod's tmpfs, its container init's working directory: where the root will be, and a folder
+and a file to mount on for a moment."""
 EMPTY = "../empty"
-"""An empty folder, read-only, and so is whatever it is bound to."""
+"""An empty folder, mounted read-only."""
 _POD = "pod"
 _KERNEL = "kernel"
 _PREPARED = {"proc": "kernel/proc", "sys": "../sys", "dev": "kernel/dev"}
@@ -28,9 +28,9 @@ _MOUNTS, _READ_BYTES = "/proc/self/mountinfo", 1 << 16
 
 
 class MountPoints:
-    """Where something is mounted in this process's namespace, kernel file systems left out.
+    """The mount points of this process's namespace, except for kernel file systems.
 
-    It watches the namespace in which it was made, whose changes reach those that come from it.
+    It watches the namespace in which it was made, whose changes propagate to those derived from it.
     """
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ class MountPoints:
         self._known: list[str] | None = None
 
     def list_mounts(self) -> list[str]:
-        """What is mounted, parents first; read anew only after a change."""
+        """The mount points, parents first; parsed anew only after a change."""
         if self._changes.poll(0) or self._known is None:
             self._known = _parse_mount_points(_read_whole(_MOUNTS))
         return self._known
 
     def assume(self, known: list[str]) -> None:
-        """That is what was mounted when this was made, or later."""
+        """Take ``known`` for the mount points as of when this was made."""
         self._known = known
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class MountPoints:
 
 
 def _read_whole(path: str) -> bytes:
-    """A file of /proc, in pieces as large as the kernel gives."""
+    """Read a file of /proc whole, in pieces as large as the kernel gives."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return b"".join(iter(lambda: os.read(fd, _READ_BYTES), b""))
@@ -77,13 +77,13 @@ def _parse_mount_points(mountinfo: bytes) -> list[str]:
 
 
 class BaseMounts:
-    """The zygote's mount namespace, with what all pods can share."""
+    """The zygote's mount namespace, with what all pods share."""
 
     def __init__(self, base: str) -> None:
-        """Moves this process into it; ``base`` as in ``Surroundings``."""
+        """Moves this process into it; ``base`` as in ``ClusterContext``."""
         self._base = base
         sys.unshare(sys.CLONE_NEWNS)
-        # Slaves: what is mounted outside later is seen here, and in namespaces made from this one.
+        # Slave mounts: later mounts outside propagate here, and to derived namespaces.
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
         self._top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         sys.mount("tmpfs", base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
@@ -99,10 +99,10 @@ class BaseMounts:
         self._pod_mounts: MountPoints | None = None
 
     def prepare_for_child(self) -> None:
-        """Enter a new mount namespace with the mounts of a pod to come, but for its /proc.
+        """Enter a new mount namespace with a future pod's mounts, except /proc.
 
-        Its tmpfs becomes the working directory: by its path it cannot be reached once the state
-        folder is covered.
+        Its tmpfs becomes the working directory, since its path is unreachable once the state folder
+        is covered.
         """
         self._pod_mounts = MountPoints()
         self._pod_mounts.assume(self._mounted.list_mounts())
@@ -116,19 +116,19 @@ class BaseMounts:
         kernel_filesystems.prepare_dev(_KERNEL)
 
     def return_home(self) -> None:
-        """Back to the own namespace, from which those of the next children are made."""
+        """Return to the zygote's own namespace, from which the next ones are derived."""
         try:
             sys.setns(self._home, sys.CLONE_NEWNS)
             os.fchdir(self._top)
             os.chroot(".")
         except OSError:
-            os._exit(1)  # what is made from here would not be what it has to be
+            os._exit(1)  # further children would start from a wrong namespace
         if self._pod_mounts is not None:
             self._pod_mounts.close()
             self._pod_mounts = None
 
     def finish_in_child(self) -> MountPoints:
-        """In the child that is forked: make the rest, and keep nothing but what is its own."""
+        """In the forked child: mount /proc, and close what belongs to the zygote."""
         for fd in (self._home, self._top):
             os.close(fd)
         self._mounted.close()
@@ -138,5 +138,5 @@ class BaseMounts:
 
 
 def install_kernel_filesystems(root: Root) -> None:
-    """Put /proc, /sys and /dev into ``NEW``."""
+    """Move /proc, /sys and /dev into the new root."""
     kernel_filesystems.install(NEW_ROOT, _PREPARED, root)

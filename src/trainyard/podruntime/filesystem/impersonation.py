@@ -1,7 +1,7 @@
-"""Files as another user: what the kernel lets that user reach, and what it makes is theirs.
+"""Reaching files as another user: the kernel checks that user's rights, and what is made is theirs.
 
-By the file system's user and groups of this thread alone (setfsuid(2)); the C library would change
-a whole process. While they are in force root's own privileges over files are not.
+It sets the file system user and groups of this thread alone (setfsuid(2)); the C library would
+change the whole process. Meanwhile root's own privileges over files are off.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def acting_as(user: int, group: int, groups: Sequence[int]) -> Iterator[None]:
-    """Reach files as this user for the block, which must not wait for anything. Needs root."""
+    """Reach files as this user within the block, which must not await anything. Needs root."""
     before = os.getgroups()
     _set_groups(groups)
     _libc.setfsgid(group)
     _libc.setfsuid(user)
     try:
-        # There is no other way to know whether it worked; an impossible id changes nothing.
+        # setfsuid reports no errors; calling it with an impossible id only returns the present one.
         if _libc.setfsuid(-1) != user or _libc.setfsgid(-1) != group:
             raise PermissionError(1, "cannot act as another user")
         yield
@@ -37,7 +37,7 @@ def acting_as(user: int, group: int, groups: Sequence[int]) -> Iterator[None]:
 def _set_groups(groups: Sequence[int]) -> None:
     number = _NUMBERS.get(os.uname().machine)
     if number is None:
-        os.setgroups(groups)  # of the whole process, where we know no better
+        os.setgroups(groups)  # for the whole process, on architectures without a known number
         return
     listed = (ctypes.c_uint32 * len(groups))(*groups)
     if _libc.syscall(number, len(groups), listed):

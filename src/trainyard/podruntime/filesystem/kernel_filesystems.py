@@ -1,7 +1,8 @@
-"""The kernel's own file systems in a pod's root: /proc, /sys and /dev.
+"""The kernel's file systems in a pod's root: /proc, /sys and /dev.
 
-What tells of the machine or changes it is hidden or read-only, by the lists that container runtimes
-share (https://github.com/moby/moby/blob/master/oci/defaults.go). A privileged container sees all.
+What reveals or changes the machine is hidden or read-only, by the lists that container runtimes
+share (https://github.com/moby/moby/blob/master/oci/defaults.go). A privileged container sees
+everything.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _DEVICE_LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-# Ours beyond theirs, since root in a pod is root for files: settings of drivers, pages of memory.
+# Beyond their lists, since a pod's root is root for files: driver settings, pages of memory.
 _READ_ONLY_PROC = ("bus", "driver", "fs", "irq", "sys", "sysrq-trigger")
 _MASKED = "interrupts kcore keys latency_stats sched_debug timer_list timer_stats"
 _MASKED_FILES = [*_MASKED.split(), "kpagecgroup", "kpagecount", "kpageflags"]
@@ -34,17 +35,17 @@ _DEV_SIZE = 1 << 20
 
 
 def is_kernel_path(path: bytes) -> bool:
-    """Whether a path is one of these, or lies in one."""
+    """Whether a path is, or lies in, /proc, /sys or /dev."""
     return path.startswith(_BENEATH) or path in _TOPS
 
 
 def prepare_dev(place: str) -> None:
-    """Mount a /dev beneath ``place`` as most containers see it."""
+    """Mount /dev beneath ``place``, as unprivileged containers see it."""
     _dev(f"{place}/dev")
 
 
 def prepare_proc(place: str, empty: str) -> None:
-    """The same for /proc; ``empty`` is a read-only mount of an empty folder."""
+    """Likewise /proc; ``empty`` is a read-only mount of an empty folder."""
     _proc(f"{place}/proc", is_restricted=True)
     for name in _MASKED_FILES:
         with contextlib.suppress(OSError):  # not on this kernel
@@ -53,7 +54,7 @@ def prepare_proc(place: str, empty: str) -> None:
 
 
 def prepare_sys(place: str, empty: str) -> None:
-    """The same for /sys, of which all pods see the same."""
+    """Likewise /sys, which is the same for all pods."""
     _sys(f"{place}/sys")
     _mask(_MASKED_SYS, place, empty)
     with contextlib.suppress(OSError):
@@ -69,7 +70,7 @@ def _mask(paths: Iterable[str], place: str, empty: str) -> None:
 
 
 def install(place: str, prepared: Mapping[str, str], root: Root) -> None:
-    """Put all three beneath ``place``: those that are prepared, but open ones if privileged."""
+    """Put all three beneath ``place``: the prepared ones, or unrestricted ones if privileged."""
     if root.privileged:
         _proc(f"{place}/proc", is_restricted=False)
         _sys(f"{place}/sys")

@@ -1,12 +1,13 @@
-"""A pod's root file system: a layer over the host's, thrown away with the pod (decision 40).
+"""A pod's root file system: a layer over the host's that goes with the pod (decision 40).
 
-Runs in the container's first process, inside a mount namespace of its own. Writes land in a tmpfs
-that is the upper layer of overlays; volumes and the working folder are bound in, so that only
-they reach the host. Mount points that the host lacks are made in the upper layer beforehand: it
-belongs to us even where, without root, the host's directory does not.
+This runs in the container init, in a mount namespace of its own. Writes go to a tmpfs, the upper
+layer of overlays; only volumes and the working folder, which are bind mounts, reach the host. Mount
+points that the host lacks are made in the upper layer beforehand, since without root the host's
+directory is not ours.
 
-What a volume holds is the pods': no path is followed into it but by ``paths`` (decision 77). The
-cluster's own folder is covered before anything is bound, so that no bind shows it (decision 78).
+A volume's content belongs to the pods: paths into it are followed by ``safe_paths`` only (decision
+77). The cluster's own folder is covered before anything is mounted, so that no bind mount shows it
+(decision 78).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class RootError(Exception):
 
 
 class VolumeMount:
-    """A bind, where it is probably to go (the order follows from that), and its opened source."""
+    """A bind mount: where it will probably go, which decides the order, and its opened source."""
 
     def __init__(self, bind: Bind, account: Account | None) -> None:
         self.bind = bind
@@ -48,7 +49,7 @@ class VolumeMount:
 
 
 class TenantPathMaker(safe_paths.Maker):
-    """Makes what is missing with a user's rights, but on the file systems of the pod's own root."""
+    """Makes missing mount points with a tenant's rights, except on the pod's own file systems."""
 
     def __init__(self, directory: bool, account: Account, ours: set[int]) -> None:
         super().__init__(directory)
@@ -63,15 +64,15 @@ class TenantPathMaker(safe_paths.Maker):
 
 
 def open_source(bind: Bind, account: Account | None) -> int:
-    """A descriptor of what is to be mounted; a ``subPath`` that nobody has made yet is made.
+    """Open what is to be mounted; a missing ``subPath`` is made.
 
-    Outside of the cluster's own folder with the rights of ``account``, if any: what a user cannot
-    reach by its path, a mount must not show (decision 89).
+    Outside the cluster's own folder this happens with the rights of ``account``, if any: a mount
+    must not show what the user could not reach (decision 89).
     """
     if bind.private or account is None:
         return _find_source(bind, copies_owner=True)
     with acting_as(*account):
-        return _find_source(bind, copies_owner=False)  # what they make is theirs
+        return _find_source(bind, copies_owner=False)  # what the tenant makes belongs to the tenant
 
 
 def _find_source(bind: Bind, *, copies_owner: bool) -> int:
@@ -97,9 +98,10 @@ def _find_source(bind: Bind, *, copies_owner: bool) -> int:
 
 
 def enter(root: Root, base: str, mounted: MountPoints, *, rootless: bool) -> int:
-    """Build ``root`` on what is prepared, and make it this process's root directory.
+    """Build ``root`` on the prepared mounts, and make it this process's root directory.
 
-    Returns a descriptor of the old one, which no path leads to any more; :func:`leave` ends it.
+    Returns a descriptor of the old root, which no path leads to any more; :func:`leave` unmounts
+    it.
     """
     old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     _RootBuilder(root, base, mounted, rootless=rootless).build()
@@ -110,7 +112,7 @@ def enter(root: Root, base: str, mounted: MountPoints, *, rootless: bool) -> int
 
 
 def leave(old: int) -> None:
-    """Unmount the old root, before any program runs: it is mounted on the new one's ``..``."""
+    """Unmount the old root, which lies over the new one, before any program runs."""
     os.fchdir(old)
     sys.umount(".")
     os.chdir("/")
@@ -168,10 +170,10 @@ class _RootBuilder:
     # -- what is hidden -------------------------------------------------------------------------
 
     def _hide(self, hidden: set[str]) -> None:
-        """Lay an empty folder over each of ``hidden``: whatever is bound from now on shows that."""
+        """Cover each of ``hidden`` with an empty folder; bind mounts made later show that."""
         for folder in sorted(hidden):
             if not os.path.isdir(folder):
-                continue  # also what lies in one that is covered
+                continue  # or it lies in a folder that is covered already
             self._hidden.add(folder)
             self._note_mount(folder)
             self._pin_parents(folder)
@@ -182,7 +184,7 @@ class _RootBuilder:
             self._mounts.add(path)
 
     def _empty(self, folder: str) -> str:
-        """A read-only folder with nothing but the mount points that are wanted in ``folder``."""
+        """A read-only folder that has only the mount points wanted in ``folder``."""
         inside = [
             (place, is_dir) for place, is_dir in self._wanted_places() if _is_beneath(place, folder)
         ]
@@ -197,9 +199,9 @@ class _RootBuilder:
         return empty
 
     def _pin_parents(self, folder: str) -> None:
-        """Keep a pod from renaming what it may write above a covered folder: it is a mount point.
+        """Keep pods from renaming the folders above a covered one: mount points cannot be renamed.
 
-        Else the next pod would find another folder covered, and the real one under a new name.
+        Otherwise the next pod would find the real folder under a new name.
         """
         sources = [each.bind.source for each in self._binds if not each.bind.private]
         parts = folder.split("/")[1:-1]
@@ -215,7 +217,7 @@ class _RootBuilder:
         if not self._layer("/", base_mounts.NEW_ROOT):
             sys.mount(
                 base_mounts.NEW_ROOT, base_mounts.NEW_ROOT, "", sys.MS_BIND
-            )  # pivot_root wants a mount
+            )  # pivot_root needs a mount point
             self._open_top()
             self._layers.append(os.dup(self._top))
             self._rebuild_by_entry("/")
@@ -224,12 +226,12 @@ class _RootBuilder:
         self._top = os.open(base_mounts.NEW_ROOT, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _wanted_places(self) -> list[tuple[str, bool]]:
-        """The places that are mounted on or worked in, and which are folders."""
+        """The mount points and the working folder, and whether each is a folder."""
         wanted = [(e.place, e.source < 0 or e.is_directory) for e in self._binds]
         return [*wanted, (self._work, True)] if self._work else wanted
 
     def _layer(self, path: str, place: str) -> bool:
-        """Put an overlay of the host's directory ``path`` on ``place``; False if impossible."""
+        """Mount an overlay of the host's directory ``path`` on ``place``; False if impossible."""
         number = next(self._numbers)
         upper, work = f"u{number}", f"w{number}"
         os.mkdir(upper)
@@ -266,7 +268,7 @@ class _RootBuilder:
         return True
 
     def _rebuild_by_entry(self, path: str) -> None:
-        """Rebuild the directory ``path`` entry by entry, where it cannot be layered as a whole."""
+        """Rebuild the directory ``path`` entry by entry, where it cannot be one overlay."""
         place = base_mounts.NEW_ROOT + path if path != "/" else base_mounts.NEW_ROOT
         with os.scandir(path) as entries:
             for entry in entries:
@@ -279,7 +281,7 @@ class _RootBuilder:
                     self._expose(entry.path)
 
     def _expose(self, path: str) -> None:
-        """Make the host's file or directory ``path`` appear in the new root."""
+        """Make the host's file or directory ``path`` visible in the new root."""
         try:
             directory = stat.S_ISDIR(os.stat(path).st_mode)
             place = self._make(path, directory=directory)
@@ -297,13 +299,13 @@ class _RootBuilder:
             pass  # a host mount that we may not see stays an empty place
 
     def _make(self, path: str, *, directory: bool) -> int:
-        """A descriptor of ``path`` in the new root, made there if it is missing."""
+        """Open ``path`` in the new root, and make it if it is missing."""
         return safe_paths.make(self._top, path, safe_paths.AS_ROOT, directory=directory)
 
     def _open_place(self, path: str, *, directory: bool) -> int:
-        """As ``_make``, of a path that a manifest names: it may lead into a folder of the host.
+        """As ``_make``, for a path that a manifest names and that may lead into a host folder.
 
-        There a user makes what that user could have made (decision 89).
+        There a tenant makes only what the tenant could have made (decision 89).
         """
         account = self._root.account
         if account is None:
@@ -325,9 +327,9 @@ class _RootBuilder:
             raise RootError(text) from None
 
     def _empty_closed_folders(self) -> None:
-        """Empty the folders that this user may not enter and in which something is mounted.
+        """Cover folders that this user may not enter but in which something is mounted.
 
-        So that a volume at /root/.ssh works for everybody, as it does in a container image.
+        So a volume at /root/.ssh works for everybody, as it does in a container image.
         """
         emptied: set[str] = set()
         for each in self._binds:
@@ -361,8 +363,8 @@ class _RootBuilder:
     def _attach(self, source: str, place: int, *, directory: bool, read_only: bool) -> None:
         """Mount ``source`` on the descriptor ``place``.
 
-        What is to be read-only is made so where nobody else can reach it, and then moved: a path to
-        the finished mount might lead elsewhere by now.
+        A read-only mount is made where nobody can reach it, and then moved: a path to the finished
+        mount might lead elsewhere by then.
         """
         flags = sys.MS_BIND | sys.MS_REC
         if not read_only:

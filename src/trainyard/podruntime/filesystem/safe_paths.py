@@ -1,12 +1,12 @@
-"""Paths that a volume, an image or a manifest names, resolved without ever leaving a folder.
+"""Resolving paths that a volume, an image or a manifest names, without ever leaving a folder.
 
-What a pod can write may hold links, and they may change while somebody looks: no path that leads
-through it is resolved by its text. The kernel does it (``openat2``, Linux 5.6), and where a folder
-has to be made, or the kernel is older, a walk that holds each folder open and follows no link but
-by reading it. What comes out is a descriptor (``O_PATH``), to be used by ``/proc/self/fd``.
+What a pod can write may hold links, and these can change at any moment, so a path through it is
+never resolved by its text. The kernel resolves it (``openat2``, Linux 5.6). Where a folder has to
+be made, or the kernel is older, a walk holds each folder open and follows links only by reading
+them. The result is a descriptor (``O_PATH``), to be used by ``/proc/self/fd``.
 """
 
-# Decision 77; CVE-2017-1002101 and CVE-2021-25741 are what becomes of paths checked as texts.
+# Decision 77. CVE-2017-1002101 and CVE-2021-25741 came from paths that were checked as texts.
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from typing import NoReturn
 from trainyard.podruntime import syscalls as sys
 
 AS_ROOT = sys.RESOLVE_IN_ROOT
-"""The folder is like a root directory: absolute links and ``..`` stay in it."""
+"""The folder acts as a root directory: absolute links and ``..`` stay inside."""
 BENEATH = sys.RESOLVE_BENEATH
-"""What would leave the folder is refused, with EXDEV."""
+"""A path that leaves the folder is refused, with EXDEV."""
 
 _FLAGS = os.O_PATH | os.O_CLOEXEC
 _UNTIDY = re.compile(r"//|/\.\.?(/|$)|./$")
 _LINKS = 40  # as many as the kernel follows
-# Not there, forbidden by a seccomp filter that does not know it, or disturbed by a rename.
+# Missing, forbidden by a seccomp filter that does not know it, or disturbed by a rename.
 _NO_ANSWER = (errno.ENOSYS, errno.EPERM, errno.EAGAIN)
 
 
 def find(folder: int, path: str, within: int) -> int:
-    """A descriptor of what is at ``path`` in the open ``folder``; ``within`` is one of the above.
+    """Open ``path`` in the open ``folder``; ``within`` is AS_ROOT or BENEATH.
 
     Raises OSError: FileNotFoundError, and EXDEV where it would leave.
     """
@@ -47,9 +47,9 @@ def find(folder: int, path: str, within: int) -> int:
 def make(
     folder: int, path: str, within: int, *, directory: bool = True, copies_owner: bool = False
 ) -> int:
-    """As ``find``, but what is missing is made: folders, at the end maybe a file.
+    """As ``find``, but make what is missing: folders, and at the end a folder or a file.
 
-    ``like``: with the mode and the owner of ``folder``, else with mode 0755.
+    ``copies_owner``: with mode and owner of ``folder``, otherwise with mode 0755.
     """
     try:
         return find(folder, path, within)
@@ -59,7 +59,7 @@ def make(
 
 
 def open_without_links(path: str) -> int:
-    """A descriptor of the absolute ``path``; a link anywhere on it is refused, with ELOOP."""
+    """Open the absolute ``path``; a link anywhere on it is refused, with ELOOP."""
     try:
         return sys.openat2(sys.AT_FDCWD, path, _FLAGS, sys.RESOLVE_NO_SYMLINKS)
     except OSError as error:
@@ -73,8 +73,7 @@ def open_without_links(path: str) -> int:
 
 
 def real_path(path: str) -> str:
-    """As ``os.path.realpath``, in a tenth of its time where no link is on the way, as far as there
-    is anything."""
+    """As ``os.path.realpath``, but much quicker where no link is on the way."""
     if path.startswith("/") and not _UNTIDY.search(path):
         there = path
         with contextlib.suppress(OSError):
@@ -89,12 +88,12 @@ def real_path(path: str) -> str:
 
 
 def proc_path(fd: int) -> str:
-    """A path to what ``fd`` refers to, in whichever root it lies."""
+    """A path to what ``fd`` refers to, whichever root it lies in."""
     return f"/proc/self/fd/{fd}"
 
 
 def explain_refusal(error: OSError) -> str:
-    """In words, why a path was refused or a mount failed."""
+    """Why a path was refused or a mount failed, in words."""
     if error.errno == errno.EXDEV:
         return "a link on its way leads out of the volume"
     if error.errno == errno.ELOOP:
@@ -111,7 +110,7 @@ class Maker:
         self._directory, self._model = directory, model
 
     def make(self, folder: int, name: str, is_last: bool) -> None:
-        """Somebody else's, made at the same moment, is as good; the walk looks at what it is."""
+        """Make it. If somebody else does at the same moment that is as good: the walk checks it."""
         try:
             if is_last and not self._directory:
                 flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -131,7 +130,7 @@ class Maker:
 def walk(
     folder: int, path: str, within: int, maker: Maker | None = None, links: int = _LINKS
 ) -> int:
-    """Do what ``find`` and ``make`` do with no help of the kernel's."""
+    """What ``find`` and ``make`` do, without help from the kernel."""
     way = _Way(folder, path, within, links)
     try:
         while way.todo:
@@ -146,7 +145,7 @@ def walk(
 
 
 class _Way:
-    """What is still to walk, the last part first, and the folders walked through, held open."""
+    """The parts still to walk, the last one first, and the folders walked through, held open."""
 
     def __init__(self, folder: int, path: str, within: int, links: int) -> None:
         self.path, self._within, self._links = path, within, links

@@ -1,6 +1,6 @@
-"""The pod network, by raw rtnetlink: one bridge, a veth pair per pod.
+"""The pod network by raw rtnetlink: one bridge, and a veth pair for each pod.
 
-Only what pods need, with no package and no ``ip`` command. Message layouts: rtnetlink(7),
+Only what pods need; no package and no ``ip`` command. Message layouts: rtnetlink(7),
 ``linux/rtnetlink.h``, ``linux/if_link.h``.
 """
 
@@ -12,8 +12,8 @@ import struct
 
 BRIDGE = "trainyard0"
 BRIDGE_ADDRESS = "02:74:79:00:00:01"
-"""Locally administered. A bridge without an address of its own takes the lowest of its ports', a
-new one with many a new pod, and connections by way of it then stall until pods ask anew."""
+"""Locally administered. A bridge without an address of its own takes the lowest of its ports'. That
+changes with new pods, and connections stall until pods ask for it again."""
 LOOPBACK_INDEX = 1
 POD_LINK_INDEX = 1000  # beyond lo and the tunnel devices of a fresh network namespace
 
@@ -62,12 +62,12 @@ def _address(address: str, prefix: int, index: int) -> bytes:
 
 _ONE = struct.pack("=I", 1)
 _ONE_QUEUE = _attribute(_IFLA_NUM_TX_QUEUES, _ONE) + _attribute(_IFLA_NUM_RX_QUEUES, _ONE)
-# By default a veth has one of each for every processor, and /sys a folder for every one, though
-# nothing ever waits in them.
+# By default a veth has a queue for every processor, and /sys a folder for every queue, though
+# nothing ever waits there.
 
 
 class Netlink:
-    """A route socket of the network namespace in which it is opened, and stays."""
+    """A route socket, which stays in the network namespace in which it was opened."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -102,10 +102,10 @@ class Netlink:
     def add_pod_link(self, number: int, bridge_index: int, pod_namespace: int) -> None:
         """Create a veth pair: ``pod<number>`` (up) on the bridge, ``eth0`` (down) in the pod.
 
-        Both indexes are given, as the kernel heeds the peer's only together with the other.
+        Both indexes are set: the kernel heeds the peer's only together with the other.
         """
         peer = (
-            _link(POD_LINK_INDEX, up=False)  # the kernel cannot: its other end is not there yet
+            _link(POD_LINK_INDEX, up=False)  # cannot be up: its other end does not exist yet
             + _name("eth0")
             + _ONE_QUEUE
             + _attribute(_IFLA_NET_NS_FD, struct.pack("=i", pod_namespace))
@@ -128,7 +128,7 @@ class Netlink:
         self._request("set the interface down", _RTM_NEWLINK, payload)
 
     def peer_of(self, index: int) -> int:
-        """The index of the other end of a veth pair, in the namespace where that is."""
+        """The index of a veth pair's other end, in that end's namespace."""
         self._sequence += 1
         payload = _link(index, up=False)
         header = struct.pack(
@@ -165,7 +165,7 @@ class Netlink:
         self._request("add the default route", _RTM_NEWROUTE, payload, _NLM_CREATE_EXCL)
 
     def add_marked_rule(self, mark: int, table: int) -> None:
-        """What has this mark goes by the routes of ``table``."""
+        """Route packets with this mark by the routes of ``table``."""
         to_table = 1
         payload = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, table, 0, 0, to_table, 0)
         payload += _attribute(_FRA_FWMARK, struct.pack("=I", mark))
@@ -173,7 +173,7 @@ class Netlink:
         self._request("add the rule for marked packets", _RTM_NEWRULE, payload, _NLM_CREATE_EXCL)
 
     def add_local_default(self, table: int) -> None:
-        """In ``table`` every address is one of this namespace."""
+        """In ``table``, deliver every address locally."""
         boot_protocol, this_host, local = 3, 254, 2
         payload = struct.pack(
             "=BBBBBBBBI", socket.AF_INET, 0, 0, 0, table, boot_protocol, this_host, local, 0

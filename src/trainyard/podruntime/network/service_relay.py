@@ -1,9 +1,9 @@
-"""ClusterIP Services: a process that accepts on a Service's address and connects to its pods.
+"""The service relay: accepts at the addresses of ClusterIP Services and connects to their pods.
 
 It lives in the cluster's network namespace, to which pods send what is not for their own subnet.
-Each connection has two threads that move bytes inside the kernel (``splice``). A pod that does
-not listen yet is tried again for a while, so that a client need not know in which order pods
-start. Datagrams have a thread of their own (``relay_datagrams``).
+Each connection has two threads that move bytes inside the kernel (``splice``). A pod that does not
+listen yet is tried again for a while, so that clients need not know in which order pods start.
+Datagrams have a thread of their own (``service_relay_udp``).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def run(configuration: int, own_addresses: bool, channel: int) -> NoReturn:
     """Be the relay until the shim is gone.
 
     Each message of the socket ``configuration`` brings a file with a ``SetForwards``, which
-    replaces the one before. ``own_addresses``: the addresses have to be put on the loopback
-    interface first. What goes wrong is told through ``channel``.
+    replaces the previous one. ``own_addresses``: put Services' addresses on the loopback interface
+    first. Errors are reported through ``channel``.
     """
     sys.set_process_name("trainyard-relay")
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -78,7 +78,7 @@ def run(configuration: int, own_addresses: bool, channel: int) -> NoReturn:
 
 class _Listener:
     def __init__(self, forward: Forward, source_sockets: SourceIpSockets | None) -> None:
-        """``callers`` is None where all pods have the addresses of this namespace."""
+        """``source_sockets`` is None where pods share this network namespace."""
         self.endpoints = forward.endpoints
         self._source_sockets = source_sockets
         self._turn = itertools.count()
@@ -187,7 +187,7 @@ class _ServiceRelay:
             self._datagrams.set(forwards)
 
     def _try(self, action: Callable[[], None]) -> None:
-        """What cannot be forwarded must not keep the rest from it."""
+        """Run ``action``; an error is reported, and does not keep the rest from working."""
         try:
             action()
         except (OSError, ValueError, OverflowError, RuntimeError) as error:
@@ -199,7 +199,7 @@ class _ServiceRelay:
 
     def _add_address(self, address: str) -> None:
         if self._netlink is not None and address not in self._addresses:
-            with contextlib.suppress(FileExistsError):  # of a relay before this one
+            with contextlib.suppress(FileExistsError):  # left by a previous relay
                 self._netlink.add_address(address, 32, LOOPBACK_INDEX)
             self._addresses.add(address)
 
@@ -215,7 +215,7 @@ def _reset(connection: socket.socket) -> None:
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
-    """All bytes from ``source`` to ``target``, then the end of the stream."""
+    """Copy all bytes from ``source`` to ``target``, then end that stream."""
     source.settimeout(None)
     target.settimeout(None)
     try:

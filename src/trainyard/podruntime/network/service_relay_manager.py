@@ -1,4 +1,4 @@
-"""The shim's side of the relay: it is started, told what to forward, and replaced when it dies."""
+"""The shim's side of the service relay: starts it, configures it, and replaces it when it dies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DELAY_SECONDS = 1.0
 
 
 class ServiceRelayProcess(ForkedChild):
-    """One relay; ``lost()`` is called when it is no more."""
+    """A running relay; the manager is called when it exits."""
 
     def __init__(self, context: ClusterContext, manager: ServiceRelayManager) -> None:
         self._loop, self._open_in = manager.loop, manager.open_in
@@ -40,7 +40,7 @@ class ServiceRelayProcess(ForkedChild):
         )
 
     def set_forwards(self, forwards: SetForwards) -> bool:
-        """Replace what it forwards; False if it does not take that."""
+        """Replace what it forwards; False if it does not accept that."""
         fd = memory_file(packed(forwards))
         try:
             socket.send_fds(self._configuration, [b"f"], [fd])
@@ -72,11 +72,11 @@ class ServiceRelayProcess(ForkedChild):
         self._configuration.close()
 
     def _on_socket_request(self, _: int) -> None:
-        """It wants a socket in the pod from which somebody calls (see ``callers``)."""
+        """The relay asks for a socket in the client's pod (see ``source_ip_sockets``)."""
         data = b""
         with contextlib.suppress(ConnectionError):
             data = self._configuration.recv(source_ip_sockets.MAX_MESSAGE_BYTES)
-        if not data:  # it has died, which is told in a moment
+        if not data:  # it has died; its exit is handled separately
             self._loop.unregister(self._configuration.fileno())
             return
         number, address, kind = source_ip_sockets.parse_request(data)
@@ -89,7 +89,7 @@ class ServiceRelayProcess(ForkedChild):
             event_loop.log(f"relay: no socket in the pod at {address}: {error}")
         descriptors = [made] if made >= 0 else []
         try:
-            with contextlib.suppress(OSError):  # it asks again, or has died
+            with contextlib.suppress(OSError):  # it asks again, or it has died
                 message = source_ip_sockets.pack_answer(number, is_pod=is_pod)
                 socket.send_fds(self._configuration, [message], descriptors)
         finally:
@@ -98,7 +98,7 @@ class ServiceRelayProcess(ForkedChild):
 
 
 class ServiceRelayManager:
-    """Keeps a relay running from the first Service on, with the present forwards."""
+    """Keeps a relay running, with the present forwards, from the first Service on."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class ServiceRelayManager:
         event_loop: event_loop.EventLoop,
         open_in: Callable[[str, int], int],
     ) -> None:
-        """``open_in(address, kind)`` makes a socket in the pod that has the address; LookupError
-        if none has."""
+        """``open_in(address, kind)`` opens a socket in the pod at that address; LookupError if
+        none."""
         self._around = context
         self._zygote = zygote
         self.loop, self.open_in = event_loop, open_in
@@ -127,13 +127,13 @@ class ServiceRelayManager:
             self._relay.stop()
 
     def on_relay_exit(self, relay: ServiceRelayProcess) -> None:
-        """It has died."""
+        """Handle the exit of a relay."""
         relay.close()
         if relay is self._relay:
             self._relay = None
 
     def tick(self) -> None:
-        """Start a relay where there should be one, at most one a second."""
+        """Start a relay if one should run, at most one a second."""
         now = time.monotonic()
         if self._relay or self._forwards is None or now < self._started_at + _DELAY_SECONDS:
             return
@@ -143,7 +143,7 @@ class ServiceRelayManager:
         self._zygote.start(self._relay)
 
     def stop(self) -> None:
-        """For good."""
+        """Stop the relay for good."""
         self._forwards = None
         if self._relay is not None:
             self._relay.stop()

@@ -1,7 +1,7 @@
-"""ClusterIP Services of protocol UDP: what comes to their addresses goes to their pods, and back.
+"""UDP Services: datagrams to their addresses go to their pods, and answers come back.
 
-Who sends from one port reaches the same pod for as long as it goes on. What no pod takes is
-refused.
+A sender's port keeps reaching the same pod while it goes on. Where no pod is, the sender gets an
+ICMP refusal.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from trainyard.podruntime.network.source_ip_sockets import SourceIpSockets
 from trainyard.podruntime.protocol import Forward
 
 _ASSOCIATIONS = 512, 4096
-"""Of a pod, and of all."""
+"""Limits for a pod, and for all pods."""
 
 
 class UdpServiceRelay:
-    """A thread that carries them. Raises OSError."""
+    """A thread that forwards datagrams. Raises OSError."""
 
     def __init__(
         self, source_sockets: SourceIpSockets | None, report_error: Callable[[str], None]
@@ -51,14 +51,14 @@ class UdpServiceRelay:
         os.write(self._wake_writer, b"w")
 
     def choose_endpoint(self, address: bytes, port: int) -> Endpoint:
-        """Whom a pod that begins to send there reaches."""
+        """The pod that answers a new sender; ConnectionRefusedError if there is none."""
         forward = self._forwards.get((socket.inet_ntoa(address), port))
         if forward is None or not forward.endpoints:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody is there")
         return forward.endpoints[next(self._turn) % len(forward.endpoints)]
 
     def open_socket(self, source: bytes) -> socket.socket:
-        """What sends for a pod, from its own address."""
+        """A socket that sends with the client pod's own address."""
         if self._source_sockets is None:
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         return self._source_sockets.open(socket.inet_ntoa(source), socket.SOCK_DGRAM)

@@ -1,8 +1,8 @@
-"""Sockets of pods for the relay, so that whom it connects sees who calls.
+"""Sockets in client pods, so that servers see the address of the caller and not the relay's.
 
-As on a cluster, where the address of a Service is translated and the caller's is not: trackers
-tell the others the address from which somebody came. The relay asks by the caller's address, and
-the shim, which holds the pods' namespaces, makes the socket in that pod's.
+On a real cluster only the Service's address is translated, and programs rely on that: trackers pass
+the caller's address on (decision 367). The relay asks the shim, which holds the pods' namespaces,
+to open a socket in the pod that has the address.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import threading
 _REQUEST = struct.Struct("=Q4sB")
 _ANSWER = struct.Struct("=cQ?")
 ANSWER_PREFIX = b"s"
-"""How a message to the relay begins that is an answer; attached is the socket, if it was made."""
+"""The first byte of an answer. The socket is attached, if one could be made."""
 MAX_MESSAGE_BYTES = max(_REQUEST.size, _ANSWER.size)
 _ANSWER_SECONDS = 1.0
 _KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
 
 
 class SourceIpSockets:
-    """The relay's side; used by many threads, and told of answers by one."""
+    """The relay's side: asked by many threads, while one thread receives the answers."""
 
     def __init__(self, messages: socket.socket) -> None:
         self._messages = messages
@@ -32,7 +32,7 @@ class SourceIpSockets:
         self._waiting: dict[int, _PendingAnswer] = {}
 
     def open(self, address: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
-        """One in the pod that has this address; one of our own if none has. Raises OSError."""
+        """Open a socket in the pod at this address, or here if no pod has it. Raises OSError."""
         number, pending = next(self._numbers), _PendingAnswer(kind)
         self._waiting[number] = pending
         try:
@@ -43,7 +43,7 @@ class SourceIpSockets:
         return pending.take()
 
     def on_answer(self, data: bytes, descriptors: list[int]) -> None:
-        """What the shim says; closed if nobody waits for it any more."""
+        """Handle an answer; a socket that nobody waits for any more is closed."""
         _, number, is_pod = _ANSWER.unpack(data)
         fd = descriptors.pop() if descriptors else -1
         if (pending := self._waiting.get(number)) is not None:
@@ -53,7 +53,7 @@ class SourceIpSockets:
 
 
 class _PendingAnswer:
-    """A place for one answer."""
+    """A request that waits for its answer."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind
@@ -70,7 +70,7 @@ class _PendingAnswer:
         self.is_answered.set()
 
     def take(self) -> socket.socket:
-        """Whatever comes later is closed."""
+        """The socket. An answer that comes later is closed."""
         with self._lock:
             self._is_over = True
         if self._fd >= 0:
@@ -81,8 +81,7 @@ class _PendingAnswer:
 
 
 def parse_request(data: bytes) -> tuple[int, str, int]:
-    """The number of a request, the address and the kind of socket; raises ValueError of what is
-    none."""
+    """Parse a request into number, address and kind of socket; raises ValueError."""
     try:
         number, address, kind = _REQUEST.unpack(data)
     except struct.error as error:
@@ -93,5 +92,5 @@ def parse_request(data: bytes) -> tuple[int, str, int]:
 
 
 def pack_answer(number: int, *, is_pod: bool) -> bytes:
-    """The message."""
+    """Pack an answer."""
     return _ANSWER.pack(ANSWER_PREFIX, number, is_pod)

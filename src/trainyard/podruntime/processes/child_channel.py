@@ -1,7 +1,8 @@
-"""A child's channel to the shim: messages that the kernel signs with their sender's process id.
+"""A child's channel to the shim: reports that the kernel signs with the sender's process id.
 
-A socket rather than a pipe: no path in /proc opens it, a message is whole or not there, and who
-writes into it is known. Whatever else arrives is junk, and ends the one container it belongs to.
+A socket rather than a pipe: no path in /proc opens it, messages arrive whole, and the sender is
+known. Anything else that arrives is invalid, and ends the container it belongs to, alone (decision
+71).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LAST_SIGNAL = 64
 
 
 class ReceivedReport(NamedTuple):
-    """What the process ``sender`` told, and the descriptors that came with it, now ours."""
+    """A report of the process ``sender``, with descriptors that are now ours."""
 
     sender: int
     report: ChildReport
@@ -36,7 +37,7 @@ class ReceivedReport(NamedTuple):
 
 
 class ChildChannel:
-    """The shim's end; ``theirs`` is the child's, to be handed over."""
+    """The shim's end; ``theirs`` is handed to the child."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -45,7 +46,7 @@ class ChildChannel:
         self.theirs = theirs.detach()
 
     def fileno(self) -> int:
-        """-1 once it is closed."""
+        """-1 once closed."""
         return self._socket.fileno()
 
     def close_theirs(self) -> None:
@@ -58,16 +59,17 @@ class ChildChannel:
         self.close_theirs()
 
     def send(self, descriptors: list[int]) -> None:
-        """Give these to the child; raises OSError."""
+        """Send descriptors to the child; raises OSError."""
         socket.send_fds(self._socket, [b"o"], descriptors)
 
     def receive(self) -> ReceivedReport | None:
-        """The next message, None at the end; raises BlockingIOError, and ProtocolError for junk."""
+        """The next message, or None at the end. Raises BlockingIOError, and ProtocolError if
+        invalid."""
         try:
             data, ancillary, flags = self._received()
         except ConnectionError:
-            # The other end is closed, and something that was sent there unread. That is told once,
-            # before what had been said from there: why a process cannot be forked, say.
+            # The peer closed its end with something unread. The kernel says so once, before it
+            # delivers what the peer had sent: why a process cannot be forked, say.
             try:
                 data, ancillary, flags = self._received()
             except ConnectionError:
@@ -79,7 +81,7 @@ class ChildChannel:
         try:
             if flags & socket.MSG_TRUNC:
                 raise ProtocolError(f"a message of more than {_MESSAGE_BYTES} bytes")
-            if flags & socket.MSG_CTRUNC:  # no room for the descriptors that came with it
+            if flags & socket.MSG_CTRUNC:  # not all descriptors could be opened here
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             sender = _CREDENTIALS.unpack(credentials[0])[0]
             return ReceivedReport(sender, _parse(data, len(descriptors)), descriptors)
@@ -97,9 +99,9 @@ class ChildChannel:
 
 
 def receive_descriptors(connection: socket.socket, size: int) -> tuple[bytes, list[int]]:
-    """A message of up to ``size`` bytes and what is attached to it; no bytes at the end.
+    """Read a message of up to ``size`` bytes with its descriptors; no bytes at the end.
 
-    ``socket.recv_fds`` ignores its flags (Python 3.11), and programs would inherit these.
+    ``socket.recv_fds`` ignores its flags (Python 3.11), so that programs would inherit them.
     """
     space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT)
     data, ancillary, _, _ = connection.recvmsg(size, space, socket.MSG_CMSG_CLOEXEC)
@@ -127,7 +129,7 @@ def _parse(data: bytes, descriptors: int) -> ChildReport:
 
 
 def send_report(channel: int, report: ChildReport, descriptor: int = -1) -> None:
-    """The child's side; raises OSError when the shim is gone."""
+    """Send a report from the child; raises OSError when the shim is gone."""
     data = encode_report(report)
     if descriptor < 0:
         os.write(channel, data)
@@ -141,13 +143,13 @@ def send_report(channel: int, report: ChildReport, descriptor: int = -1) -> None
 
 @functools.cache
 def encode_report(report: ChildReport) -> bytes:
-    """Remembered: most children tell the same."""
+    """The report as it is sent. Cached: most children send the same few."""
     limited = report._replace(error=report.error[:_ERROR_CHARACTERS])
     return json.dumps(to_raw(limited), separators=(",", ":")).encode()
 
 
 def try_send_report(channel: int, report: ChildReport) -> None:
-    """The same where it does not matter whether somebody still listens."""
+    """Send a report, and ignore that the shim may be gone."""
     with contextlib.suppress(OSError):
         send_report(channel, report)
 

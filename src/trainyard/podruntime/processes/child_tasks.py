@@ -1,8 +1,8 @@
-"""What the shim orders from the zygote's children, and what they tell it (see ``zygote``).
+"""What the shim asks of the zygote's children, and what they report.
 
-An order travels in a memory file, through the channel of the child that is to carry it out; what
-the child tells comes back there, one message each. The shim is trusted, so an order is read as it
-is; what a child tells is looked at.
+A task travels in a memory file, through the channel of the child that is to do it; reports come
+back there, one message each. The shim is trusted, so a task is read as it is; reports are
+validated.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from trainyard.podruntime.protocol import Account, Bind, Program, Root, Start
 
 NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
 KILL_ALL = signal.SIGUSR1
-"""Has a child end everything beneath it; in a process namespace of its own SIGKILL does."""
+"""Tells a child to kill all its descendants. In a process namespace SIGKILL does that."""
 FORWARDED_SIGNALS = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
-"""What a first process hands on to the program."""
+"""Signals that a container init passes on to the program."""
 FORK_FLAGS = struct.Struct("=I")
-"""A request to the zygote: the namespaces to make. Attached is the child's end of its channel."""
+"""A request to the zygote: clone flags. Attached is the child's end of its channel."""
 FORK_INTO_CGROUP = 1
-"""Of the flags: attached behind the channel is the control group in which the child is born."""
+"""A flag: attached, behind the channel, is the control group to fork into."""
 FORK_INTO_PROCESS_NAMESPACE = 2
-"""Of the flags: attached, before that, is the process namespace in which the child is born."""
+"""A flag: attached, before that, is the process namespace to fork into."""
 
 
 class ClusterContext(NamedTuple):
-    """What every container of a cluster has in common.
+    """What all containers of a cluster share.
 
-    ``kind`` is the isolation, ``owner`` the shim's process id where children see it (in plain
-    isolation), else 0, ``open_files`` the limits of programs.
+    ``kind`` is the isolation; ``owner`` the shim's process id where children see it (in plain
+    isolation), else 0; ``open_files`` the programs' soft and hard limit.
     """
 
     base: str
@@ -40,18 +40,18 @@ class ClusterContext(NamedTuple):
     last_capability: int
     open_files: tuple[int, int]
     user_namespace: int = -1
-    """The pod's, a descriptor that the child sets; -1 where it has none."""
+    """A descriptor of the pod's user namespace, set by the child; -1 where it has none."""
 
 
 class ExecTask(NamedTuple):
-    """A program to run beside a container's; ``tty``: the one descriptor gets a terminal."""
+    """A command to run in a container. With ``tty`` its one descriptor receives the terminal."""
 
     program: Program
     tty: bool
 
 
 class RelayTask(NamedTuple):
-    """``own_addresses``: Services' addresses have to be put on the loopback interface first."""
+    """``own_addresses``: put the Services' addresses on the loopback interface first."""
 
     own_addresses: bool
 
@@ -59,8 +59,8 @@ class RelayTask(NamedTuple):
 class ChildTask(NamedTuple):
     """One of ``start``, ``command`` and ``relay``.
 
-    Attached are the descriptors that it needs, and behind them the namespaces to enter, of the
-    kinds ``namespaces`` (CLONE_NEW… flags).
+    Attached are the descriptors that it needs, and behind them those of the namespaces to enter,
+    whose kinds are ``namespaces`` (CLONE_NEW… flags).
     """
 
     context: ClusterContext
@@ -71,7 +71,7 @@ class ChildTask(NamedTuple):
 
 
 def pack(task: ChildTask) -> bytes:
-    """For a child of a zygote that has this code, in a tenth of the time that JSON takes."""
+    """Pack a task for a child that runs this same code; much quicker than JSON."""
     return marshal.dumps(_plain_tuples(task))
 
 
@@ -80,7 +80,7 @@ def _plain_tuples(value: Any) -> Any:
 
 
 def unpack(data: bytes) -> ChildTask:
-    """What was packed."""
+    """The task that was packed."""
     context, start, command, relay, namespaces = marshal.loads(data)
     return ChildTask(
         ClusterContext(*context),
@@ -101,9 +101,9 @@ def _start(fields: Start) -> Start:
 
 
 class ChildReport(NamedTuple):
-    """How a child goes on; the first message, an empty one, only tells that it lives.
+    """How a child goes on. The first message, an empty one, only carries its process id.
 
-    ``full``: there was no room left outside of volumes when the program failed.
+    ``full``: the root's layer had no room left when the program failed.
     """
 
     started: bool = False
@@ -112,11 +112,11 @@ class ChildReport(NamedTuple):
     signal: int = 0
     full: bool = False
     terminal: bool = False
-    """The controlling end of the program's terminal is attached."""
+    """Whether the controlling end of the program's terminal is attached."""
 
 
 class StartError(Exception):
-    """The container cannot be started; ``code`` is what it is recorded to have exited with."""
+    """The container cannot be started; ``code`` is recorded as its exit code."""
 
     def __init__(self, message: str, code: int = CANNOT_START) -> None:
         super().__init__(message)

@@ -1,8 +1,9 @@
-"""What a pod's program cannot do: its user namespace, capabilities, system calls, keys, processes.
+"""What a pod's program cannot do: user namespace, capabilities, system calls, keys, processes.
 
-The last steps of a process before it becomes the user's program (or a command beside it), in the
-container's namespaces and with its root already. The pod's user namespace is entered last: all
-that was made before, mounts above all, belongs to the one outside, where the pod has no say.
+These are the last steps before a process becomes the user's program (or a command beside it); it
+has the container's namespaces and root already. The pod's user namespace comes last, so that
+everything made before, mounts above all, belongs to the namespace outside, where the pod has no
+say.
 """
 
 from __future__ import annotations
@@ -20,34 +21,34 @@ from trainyard.podruntime.protocol import Program
 # CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW IPC_LOCK
 # SYS_CHROOT AUDIT_WRITE SETFCAP.
 DEFAULT_CAPABILITIES = sum(1 << n for n in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 29, 31))
-# What may be added and means something in a user namespace of one's own: DAC_READ_SEARCH
-# NET_BROADCAST NET_ADMIN IPC_OWNER SYS_PTRACE. The kernel asks for any other in the first one.
+# What can be added and has a meaning inside a pod's user namespace: DAC_READ_SEARCH
+# NET_BROADCAST NET_ADMIN IPC_OWNER SYS_PTRACE. Any other counts in the first one only.
 _GRANTABLE_INSIDE = DEFAULT_CAPABILITIES | sum(1 << n for n in (2, 11, 12, 15, 19))
 _IPC_LOCK = 1 << 14
 _PROCESS_NUMBERS = "/proc/sys/kernel/pid_max"
 _PROCESS_NUMBERS_SINCE = (6, 14)
-"""Of Linux; before, the file is about the whole machine."""
-_RESERVED_NUMBERS = 300  # of kernel/pid.c: those below are not given out a second time
+"""Linux version from which the file limits its own namespace; before, the whole machine."""
+_RESERVED_NUMBERS = 300  # kernel/pid.c never gives numbers below this out a second time
 
 
-# Decision 73.
+# Most programs run inside the pod's user namespace; what cannot work there stays outside (73).
 def enters_user_namespace(program: Program, kind: str) -> bool:
-    """Whether nothing was asked for that cannot be had there; ``kind`` is the isolation."""
+    """Whether all that ``program`` asks for can be had inside; ``kind`` is the isolation."""
     if kind == "rootless":
-        return True  # what is asked for cannot be had outside of it either
+        return True  # without root it cannot be had outside either
     return not program.privileged and not program.capabilities & ~_GRANTABLE_INSIDE
 
 
 def confine(program: Program, kind: str, user_namespace: int, last_capability: int) -> None:
-    """Bind this process and its children, for good, to what ``program`` may do.
+    """Confine this process and its children, for good, to what ``program`` may do.
 
-    ``user_namespace`` is a descriptor, or -1 where the pod has none. Afterwards it can still change
-    its user. Raises OSError: a program that cannot be confined must not start.
+    ``user_namespace`` is a descriptor, -1 where the pod has none. The process can still change its
+    user afterwards. Raises OSError: a program that cannot be confined must not start.
     """
-    with contextlib.suppress(OSError):  # where there are no keys there is nothing to leave
+    with contextlib.suppress(OSError):  # a kernel without keyrings
         sys.join_new_keyring()
     if kind == "root" and not program.dropped & _IPC_LOCK:
-        # In a user namespace the limit counts, whatever the capability.
+        # In a user namespace this limit counts, whatever the capability.
         with contextlib.suppress(OSError, ValueError):
             infinite = resource.RLIM_INFINITY
             resource.setrlimit(resource.RLIMIT_MEMLOCK, (infinite, infinite))
@@ -66,24 +67,24 @@ def confine(program: Program, kind: str, user_namespace: int, last_capability: i
 
 
 def _filter_calls(program: Program, kind: str) -> None:
-    # Decision 74.
+    # A list of what is denied, not of what is allowed (decision 74).
     instructions = seccomp.profile(program.capabilities if kind == "root" else 0)
     if not instructions:
         return
     try:
         sys.filter_calls(instructions)
     except PermissionError:
-        # Only by giving up new privileges, and with them sudo, for which nobody has asked.
+        # It would need no_new_privs, and would break sudo, for which nobody has asked.
         if kind != "plain":
             raise
 
 
-# Decision 75.
+# How many processes a pod may have, where no control group counts them (decision 75).
 def limit_process_numbers(number: int) -> None:
-    """In the process namespace of this process, which is new; before its root is."""
+    """Limit the process ids of this new process namespace; before the root changes."""
     if not number or _linux_version() < _PROCESS_NUMBERS_SINCE:
         return
-    with contextlib.suppress(OSError):  # a text file of Python's takes ten times as long
+    with contextlib.suppress(OSError):
         fd = os.open(_PROCESS_NUMBERS, os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(fd, b"%d" % (number + _RESERVED_NUMBERS))
@@ -92,14 +93,14 @@ def limit_process_numbers(number: int) -> None:
 
 
 def has_process_numbers() -> bool:
-    """Whether each process namespace has numbers of its own to give."""
+    """Whether the limit of process ids counts for each process namespace alone."""
     return _linux_version() >= _PROCESS_NUMBERS_SINCE and os.access(_PROCESS_NUMBERS, os.W_OK)
 
 
 def _limit_processes(number: int) -> None:
-    """Of this user in this user namespace, which is the pod's; root's are not counted so.
+    """Limit this user's processes in the pod's user namespace; root's are not counted.
 
-    Before Linux 5.14 the user's processes on the whole machine would be.
+    Before Linux 5.14 the limit would count the user's processes on the whole machine.
     """
     if number and _linux_version() >= (5, 14):
         hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]

@@ -1,12 +1,12 @@
-"""A container's first process, from its order to its end: isolates itself, then supervises.
+"""A container's first process: enters its isolation, starts the program, and waits for its end.
 
-It forks the program, reaps orphans and passes signals on. What comes of it is told to the shim
-through its channel: an error, or that the program has started, and at the end the exit code.
+It reaps orphans and forwards signals. It reports to the shim through its channel: an error, or that
+the program has started, and finally the exit code.
 
-In namespaces it is the container's process 1, and its end ends all; without, it is a sub-reaper,
-so that processes which leave their session still are its descendants, and it kills them itself:
-when the program ends, when it is told to (END_ALL) and when the shim dies (SIGTERM from the
-kernel). Either way the program is an ordinary process: a signal without a handler ends it.
+In namespaces it is the container's process 1, and its end kills everything in there. Without
+namespaces it is a subreaper, so that even processes that leave their session stay its descendants.
+It kills those itself: when the program ends, on KILL_ALL, and when the shim dies (SIGTERM from the
+kernel). Either way the program is an ordinary process: a signal that it does not handle ends it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trainyard.podruntime.processes.child_tasks import (
 from trainyard.podruntime.protocol import Program, Start, from_raw, to_raw
 
 WATCHED_SIGNALS = frozenset({signal.SIGCHLD, KILL_ALL, *FORWARDED_SIGNALS})
-"""Blocked from a child's beginning: none of them is lost, and none ends it."""
+"""Blocked from a child's beginning, so that none is lost and none ends it."""
 _CAP_KILL = 1 << 5
 
 
@@ -45,11 +45,11 @@ def run(
     streams: Sequence[int],
     mounted: MountPoints | None,
 ) -> int:
-    """Be the container's first process to its end; returns the exit code for this process.
+    """Be the container's first process to its end; returns this process's exit code.
 
-    ``namespaces``: the pod's, as descriptors by kind. ``mounted``: in namespaces, for the root.
-    ``given``: where output goes to, and behind it where input comes from, if it has any; nothing
-    where it has a terminal.
+    ``namespaces``: the pod's, as descriptors by kind. ``mounted``: the mounts to build the root on;
+    None without namespaces. ``streams``: the output, and behind it the input if there is one; empty
+    with a terminal.
     """
     sys.join_cgroups(start.program.cgroups)
     if mounted is None:
@@ -66,7 +66,7 @@ def run(
 
 
 def become_subreaper() -> None:
-    """Keep all descendants, whatever they do, and be told (SIGTERM) of the parent's end."""
+    """Adopt all descendants, and get SIGTERM when the parent ends."""
     sys.die_with_parent(signal.SIGTERM)
     sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
     os.setsid()
@@ -75,7 +75,7 @@ def become_subreaper() -> None:
 def _isolate(
     start: Start, context: ClusterContext, namespaces: Mapping[int, int], mounted: MountPoints
 ) -> None:
-    """Leave the host's namespaces and its root; the pod's user namespace is entered later."""
+    """Leave the host's namespaces and root. The pod's user namespace is entered later."""
     if not start.beside:
         confinement.limit_process_numbers(start.program.processes)
     for flag, fd in namespaces.items():
@@ -83,14 +83,14 @@ def _isolate(
     assert start.root is not None
     is_rootless = context.kind == "rootless"
     old_root = rootfs.enter(start.root, context.base, mounted, rootless=is_rootless)
-    # The kernel may take a moment, but as long as the old root is there `/..` leads to it.
+    # As long as the old root is there `/..` leads to it.
     rootfs.leave(old_root)
 
 
 def _supervise(start: Start, context: ClusterContext, channel: int, streams: Sequence[int]) -> int:
-    """Run the program to its end; returns the exit code for this process.
+    """Run the program to its end; returns this process's exit code.
 
-    In namespaces this process is confined as the program is; without, only the program.
+    In namespaces this process is confined as the program is; without, only the program is.
     """
     sys.set_process_name("pod-init")
     wanted, stdio = start.program, _standard_streams(start.tty, channel, streams)
@@ -103,7 +103,7 @@ def _supervise(start: Start, context: ClusterContext, channel: int, streams: Seq
     sys.close_others({channel})
     if context.kind == "root" and not wanted.privileged:
         sys.limit_capabilities(_CAP_KILL)
-    # Fails, and so ends all, if the shim has died meanwhile.
+    # Raises, and so ends everything, if the shim has died.
     send_report(channel, ChildReport(started=True))
     code = os.waitstatus_to_exitcode(supervise_until_exit(pid, context.owner))
     if context.kind == "plain" or start.beside:
@@ -115,7 +115,7 @@ def _supervise(start: Start, context: ClusterContext, channel: int, streams: Seq
 
 
 def _standard_streams(tty: bool, channel: int, streams: Sequence[int]) -> program.Stdio:
-    """What the program reads and writes; the shim is given the other end of a terminal."""
+    """Standard streams of the program. The shim gets the controlling end of a terminal."""
     if not tty:
         source = (
             streams[1] if len(streams) > 1 else os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -130,7 +130,7 @@ def _standard_streams(tty: bool, channel: int, streams: Sequence[int]) -> progra
 def _fork_program(
     wanted: Program, context: ClusterContext, stdio: program.Stdio, terminal: bool
 ) -> int:
-    """Start the program from a copy of this process: it changes its user, or has a terminal."""
+    """Fork the program: for one that changes its user or has a terminal."""
     failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
     pid = sys.clone(0)
     if not pid:
@@ -155,9 +155,9 @@ def _fork_program(
 
 
 def supervise_until_exit(pid: int, owner: int) -> int:
-    """Wait for the program's end, reaping orphans and passing signals on; returns its wait status.
+    """Wait for the program, reaping orphans and forwarding signals; returns its wait status.
 
-    When the parent is no longer ``owner`` (not 0), or END_ALL comes, everything beneath is ended.
+    All descendants are killed on KILL_ALL, or when the parent is no longer ``owner`` (unless 0).
     """
     ended: int | None = None
     while ended is None:
@@ -172,14 +172,14 @@ def supervise_until_exit(pid: int, owner: int) -> int:
 
 
 def wait_for_descendants(owner: int) -> None:
-    """The same when the program has ended: stay for the rest of its processes."""
+    """After the program's end, stay until its descendants have ended, under the same rules."""
     while descendants.has_children():
         if signal.sigwait(WATCHED_SIGNALS) == KILL_ALL or os.getppid() != owner:
             descendants.end_all()
 
 
 def _reap(wanted: int) -> int | None:
-    """Reap what has ended; returns the wait status of ``wanted`` if it is among it."""
+    """Reap ended processes; returns the wait status of ``wanted`` if it is among them."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""Ending everything beneath a process without the help of namespaces; it must be a sub-reaper."""
+"""Killing all descendants of this process without namespaces. It must be a subreaper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LOOK_SECONDS = 0.02
 
 
 def kill() -> bool:
-    """SIGKILL to all descendants; False where this user may kill none of them, as after sudo."""
+    """Send SIGKILL to all descendants; False if this user may kill none of them (sudo)."""
     killed = refused = False
     for pid in _descendants(os.getpid()):
         try:
@@ -26,14 +26,14 @@ def kill() -> bool:
 def end_all() -> None:
     """Kill and reap until nothing is left that this user may kill. SIGCHLD must be blocked.
 
-    Orphans of the killed, also those forked meanwhile, become our children and go next.
+    Orphans of those killed, even if forked meanwhile, become our children and go next.
     """
     while has_children() and kill():
         signal.sigtimedwait({signal.SIGCHLD}, _LOOK_SECONDS)
 
 
 def has_children() -> bool:
-    """Whether any are left when the dead are reaped."""
+    """Reap what has ended; returns whether children are left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -43,7 +43,7 @@ def has_children() -> bool:
 
 
 def children() -> list[int]:
-    """Child processes of this process, dead ones that are not reaped yet included."""
+    """Child processes of this process, zombies included."""
     try:
         with open("/proc/thread-self/children") as file:
             return [int(word) for word in file.read().split()]
@@ -66,7 +66,7 @@ def _descendants(ancestor: int) -> list[int]:
 
 
 def _parents() -> dict[int, int]:
-    """Of all living processes, by the parent field of /proc/*/stat."""
+    """The parent of each living process, from /proc/*/stat."""
     found: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():

@@ -1,8 +1,8 @@
-"""A command in a container that is there already (``exec``).
+"""A command in a running container (``exec``).
 
-It has two processes: the outer one enters the container's namespaces (its children, not itself,
-are in the process namespace), forks the command and passes on how that ended. Where there are no
-namespaces the outer one lives on until what the command has left behind has ended too.
+The outer process enters the container's namespaces and forks the command, since only its children
+are in the process namespace. It reports how the command ended. Without namespaces it stays until
+the command's descendants have ended too.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def run(
     channel: int,
     attached: Sequence[int],
 ) -> int:
-    """Be the outer process to its end; returns its exit code, the command's.
+    """Be the outer process to its end; returns the command's exit code.
 
-    ``namespaces``: the container's, as descriptors by their kind. ``attached``: standard streams,
-    or the one socket that gets the terminal.
+    ``namespaces``: the container's, as descriptors by kind. ``attached``: standard streams, or the
+    one socket that receives the terminal.
     """
     sys.join_cgroups(task.program.cgroups)
     for flag, fd in namespaces.items():
@@ -55,7 +55,7 @@ def run(
 
 
 def _terminal(channel: int) -> program.Stdio:
-    """Make a terminal inside the container and hand its controlling end to the agent."""
+    """Open a terminal inside the container and send its controlling end to the agent."""
     controller, terminal = os.openpty()
     with socket.socket(fileno=channel) as connection:
         socket.send_fds(connection, [b"t"], [controller])

@@ -1,6 +1,6 @@
-"""The user's program: taking up its identity and starting it, or saying why that cannot be.
+"""The user's program: takes on its identity and executes, or says why it cannot.
 
-Everything here runs in children of the zygote, before the program takes their place.
+Everything here runs in children of the zygote, before the program replaces them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RESET_SIGNALS = (
 def exec_program(
     program: Program, context: ClusterContext, stdio: Stdio, terminal: bool = False
 ) -> NoReturn:
-    """Take up session, standard streams, user and program, in this order; confined before."""
+    """Set session, streams and user, then execute the program. Confinement comes before."""
     os.setsid()
     if terminal:
         fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
@@ -73,14 +73,14 @@ def changes_user(program: Program) -> bool:
 
 
 def prepare_process(program: Program, context: ClusterContext) -> None:
-    """Set what a program inherits and :func:`spawn_program` cannot set for it alone."""
+    """Set what a program inherits and :func:`spawn_program` cannot set by itself."""
     _set_limits(context)
     confine(program, context)
     _enter_folder(program.cwd)
 
 
 def spawn_program(program: Program, stdio: Stdio) -> int:
-    """Start the program without a copy of this process, which is the fast way; returns its id."""
+    """Start the program by posix_spawn, without copying this process; returns its process id."""
     actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(stdio)]
     name, env = program.argv[0], program.env
     failure = OSError(errno.ENOENT, "")
@@ -127,7 +127,7 @@ def _reset_process(context: ClusterContext) -> None:
 
 
 def confine(program: Program, context: ClusterContext) -> None:
-    """Bind this process, and what it starts, to what ``program`` may do."""
+    """Confine this process, and what it starts, to what ``program`` may do."""
     confinement.confine(program, context.kind, context.user_namespace, context.last_capability)
 
 

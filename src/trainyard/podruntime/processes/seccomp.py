@@ -1,12 +1,12 @@
 """Which system calls a pod's programs may make: a filter for the kernel, assembled here.
 
-A list of what is denied, in the spirit of the default profile of the common container runtimes
-(decision 74): what changes the machine rather than the process, what reaches around namespaces,
-and what few programs need and many attacks begin with. A call is denied as if the privilege for
-it were missing (EPERM); what programs ask for in order to fall back is said not to exist (ENOSYS).
-Calls that no rule names cost nothing: the kernel remembers which are always allowed.
+It lists what is denied, in the spirit of the default profile of common container runtimes (decision
+74): what changes the machine rather than the process, what reaches around namespaces, and what few
+programs need and many attacks begin with. A denied call fails as if a privilege were missing
+(EPERM). Calls for which programs have a fallback are reported as absent (ENOSYS). Other calls cost
+nothing: the kernel remembers which ones always pass.
 
-The machine is that of ``linux/filter.h``: instructions of eight bytes (code, jump if true, jump if
+The format is that of ``linux/filter.h``: instructions of eight bytes (code, jump if true, jump if
 false, operand) over ``struct seccomp_data`` (number, architecture, instruction pointer, arguments).
 """
 
@@ -26,11 +26,11 @@ _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _X32 = 0x40000000
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-# One of ours takes another's place only with both numbers: (x86_64, aarch64), -1 where there is
-# none. From asm/unistd_64.h and asm-generic/unistd.h.
+# Call numbers as (x86_64, aarch64), -1 where there is none. From asm/unistd_64.h and
+# asm-generic/unistd.h.
 _COLUMN = {"x86_64": 0, "aarch64": 1}
 
-# By their numbers in linux/capability.h: who has been given one may make the calls beneath it.
+# Numbers of linux/capability.h: granting one permits the calls beneath it.
 _DAC_READ_SEARCH, _SYS_MODULE, _SYS_RAWIO, _SYS_PACCT, _SYS_ADMIN = 2, 16, 17, 20, 21
 _SYS_BOOT, _SYS_TIME, _SYS_TTY_CONFIG, _SYSLOG, _PERFMON, _BPF = 22, 25, 26, 34, 38, 39
 _NOBODY = -1
@@ -77,7 +77,7 @@ _DENIED: dict[int, dict[str, tuple[int, int]]] = {
     _PERFMON: {"perf_event_open": (298, 241)},
     _BPF: {"bpf": (321, 280)},
     _DAC_READ_SEARCH: {"open_by_handle_at": (304, 265)},
-    # Keys are not in any namespace but that of users; the rest has a history, and stand-ins.
+    # Keyrings are only in user namespaces; the rest is obsolete, or has a history of exploits.
     _NOBODY: {
         "_sysctl": (156, -1),
         "add_key": (248, 217),
@@ -95,25 +95,25 @@ _DENIED: dict[int, dict[str, tuple[int, int]]] = {
         "ustat": (136, -1),
     },
 }
-# Its flags are in memory, which no filter can read; the C library then takes clone.
+# Its flags are in memory, which no filter can read; on ENOSYS the C library uses clone.
 _CLONE3 = (435, 435)
 
 _NEW_NAMESPACES = 0x7E020000
-_NEW_TIME_NAMESPACE = 0x80  # of unshare alone; in clone these bits are the signal
+_NEW_TIME_NAMESPACE = 0x80  # only for unshare; in clone these bits are the exit signal
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 _AF_VSOCK = 40  # reaches the hypervisor, past the network namespace
-_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # put words into the mouth of who sits at the terminal
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # inject input into a terminal
 
 
 class _Condition(NamedTuple):
-    """A call whose ``argument`` decides: it is denied if ``test`` holds for one of ``values``."""
+    """A call denied if ``test`` holds for its ``argument`` and one of ``values``."""
 
     numbers: tuple[int, int]
     argument: int
     test: int
     values: tuple[int, ...]
     is_allowed: bool = False
-    """The other way round: denied unless it holds."""
+    """Inverted: denied unless the test holds."""
 
 
 _NAMESPACES_MADE = (
@@ -138,9 +138,9 @@ _ABSENT = _instruction(_RETURN, _ERRNO | errno.ENOSYS)
 
 @functools.cache
 def profile(capabilities: int = 0, machine: str = platform.machine()) -> bytes:
-    """The filter for a program to which ``capabilities`` (a bit mask) were given by name.
+    """The filter for a program that was granted ``capabilities`` (a bit mask).
 
-    Instructions of eight bytes each; empty where the numbers of ``machine`` are not known.
+    Instructions of eight bytes each; empty where the call numbers of ``machine`` are not known.
     """
     if machine not in _ARCHITECTURES:
         return b""
@@ -173,7 +173,7 @@ def profile(capabilities: int = 0, machine: str = platform.machine()) -> bytes:
 
 
 def _conditional(condition: _Condition, column: int) -> list[bytes]:
-    """Passed over where the number is another; otherwise it returns."""
+    """Instructions that return a verdict for the condition's call, and skip any other."""
     found, otherwise = (_PASS, _DENY) if condition.is_allowed else (_DENY, _PASS)
     values = condition.values
     body = [_instruction(_LOAD, _FIRST_ARGUMENT + 8 * condition.argument)]
@@ -186,15 +186,15 @@ def _conditional(condition: _Condition, column: int) -> list[bytes]:
 
 
 def _listed(numbers: Sequence[int], answer: bytes) -> list[bytes]:
-    """Returns ``answer`` for each of ``numbers``, which ascend; any other number passes.
+    """Instructions that return ``answer`` for each of ``numbers`` (ascending); any other passes.
 
-    By blocks, of which all but one are skipped: the kernel tries a filter with every number there
-    is when it is installed, to remember those that always pass.
+    In blocks of which all but one are skipped: the kernel evaluates a filter for every call number
+    when it is installed.
     """
     made: list[bytes] = [_instruction(_JUMP, 1), answer] if numbers else []
     for start in reversed(range(0, len(numbers), _BLOCK)):
         block = numbers[start : start + _BLOCK]
-        # From the end: `made` holds the later blocks, and last the jump past the answer.
+        # Built from the end: `made` holds the later blocks, and last the jump past the answer.
         to_answer, is_last = len(made) - 1, start + _BLOCK >= len(numbers)
         tests = [
             _instruction(_EQUAL, number, len(block) - place + (0 if is_last else to_answer))

@@ -1,4 +1,4 @@
-"""The names of the cluster: Services and the pods behind them, as cluster DNS knows them.
+"""The cluster's DNS zone: Services and the pods behind them, as cluster DNS names them.
 
 https://github.com/kubernetes/dns/blob/master/docs/specification.md
 """
@@ -20,13 +20,13 @@ _SERVICES, _PODS = f".svc.{DOMAIN}", f".pod.{DOMAIN}"
 _SCHEMA = f"dns-version.{DOMAIN}"
 _SCHEMA_VERSION = b"\x051.1.0"
 _ANY_WEIGHT = 100
-"""Of all that an SRV record is one of."""
+"""The sum of an SRV answer's weights."""
 
 Key = tuple[str, str]
 
 
 class ClusterZone:
-    """What is told of a Service is read when somebody asks for it."""
+    """Services by name. Each is parsed only when somebody asks for it."""
 
     def __init__(self) -> None:
         self._unparsed: dict[Key, str] = {}
@@ -34,7 +34,7 @@ class ClusterZone:
         self._by_address: dict[str, dict[Key, None]] = {}
 
     def set(self, wanted: SetNames) -> None:
-        """Take up a change."""
+        """Apply a change."""
         if wanted.is_all:
             for key in tuple(self._unparsed):
                 self._drop(key)
@@ -45,8 +45,11 @@ class ClusterZone:
                 self._unparsed[namespace, service] = text
 
     def find(self, name: str) -> list[Record] | None:
-        """Everything of a name below `cluster.local`, or of an address in reverse; None where there
-        is no such name. An alias is all that its name has."""
+        """All records of a name below ``cluster.local``, or of a reversed address; None: no such
+        name.
+
+        For an alias that is the CNAME record alone.
+        """
         if address := dns_messages.reversed_address(name):
             return [
                 Record(name, dns_messages.PTR, b"", each) for each in self._names_of(address)
@@ -112,7 +115,7 @@ class ClusterZone:
 
 
 def _ports(name: str, full: str, named: Named, place: int) -> Iterator[Record]:
-    """The SRV records of a port, and addresses of what they lead to."""
+    """The SRV records of a port, and the addresses of their targets."""
     found = [each for each in _unique_ipv4(named.names) if each.ports[place]]
     weight = max(1, _ANY_WEIGHT // max(1, len(found)))
     targets = {each: f"{_label(each)}.{full}" if named.is_headless else full for each in found}
@@ -124,7 +127,7 @@ def _ports(name: str, full: str, named: Named, place: int) -> Iterator[Record]:
 
 
 def _pod_records(name: str) -> list[Record] | None:
-    """Every address of pods has a name, whoever has it."""
+    """Records of a pod's name: every address in the pods' network has one."""
     dashed, _, namespace = name.removesuffix(_PODS).partition(".")
     if not namespace or "." in namespace:
         return None
@@ -148,5 +151,5 @@ def _dashed_address(each: Name) -> str:
 
 
 def _unique_ipv4(names: Iterable[Name]) -> list[Name]:
-    """Those of IPv4, each address once."""
+    """Those with an IPv4 address, each address once."""
     return list({each.address: each for each in names if ":" not in each.address}.values())

@@ -1,8 +1,8 @@
-"""Questions of DNS that are answered without asking anybody.
+"""DNS queries that are answered without asking a name server.
 
-Names of the cluster are in every pod's /etc/hosts too, which programs read first, and all that only
-asks name servers finds them here. What does not exist, and that the pods have no IPv6, is said at
-once, so that no program waits for a far name server.
+Names of the cluster are in every pod's /etc/hosts too, but programs that only ask name servers find
+them here. For names that do not exist, and for IPv6, which pods lack, the answer comes at once, so
+that no program waits for a distant server.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from trainyard.podruntime.egress.dns.cluster_zone import DOMAIN, ClusterZone
 from trainyard.podruntime.egress.dns.dns_messages import Answer, Question, Record
 from trainyard.podruntime.egress.egress_policy import HOST_ADDRESS, HOST_NAME
 
-# Of pods and Services, by name and by address; names of one label are of hosts in the cluster.
+# Names and addresses of pods and Services. A name of one label is a host in the cluster.
 _OURS = (DOMAIN, "trainyard.internal", "244.10.in-addr.arpa", "96.10.in-addr.arpa")
 _MOST_ALIASES = 8
-"""From one ExternalName to the next."""
+"""Of a chain of ExternalNames."""
 
 
 class LocalAnswer(NamedTuple):
-    """What is known here. ``elsewhere``: a name outside, of which the rest is to be asked for."""
+    """What is known here. ``elsewhere``: a name outside, to be looked up for the rest."""
 
     answer: Answer
     elsewhere: str = ""
 
 
 def answer_locally(asked: Question, zone: ClusterZone) -> LocalAnswer | None:
-    """The answer, or its beginning; None: it is the machine's name servers who know."""
+    """The answer, or its beginning; None if only the machine's name servers know."""
     name, kind = asked.name, asked.kind
     aliases: list[Record] = []
     while True:
@@ -53,7 +53,7 @@ def answer_locally(asked: Question, zone: ClusterZone) -> LocalAnswer | None:
 
 
 def _look_up(name: str, kind: int, zone: ClusterZone) -> tuple[int, list[Record]] | None:
-    """Whether there is a name, and all that it has."""
+    """The response code and all records of a name; None if it is not ours."""
     if name == HOST_NAME:
         return dns_messages.NO_ERROR, [Record(name, dns_messages.A, socket.inet_aton(HOST_ADDRESS))]
     if any(name == ours or name.endswith(f".{ours}") for ours in _OURS):

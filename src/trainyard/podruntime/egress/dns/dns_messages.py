@@ -1,4 +1,4 @@
-"""Messages of DNS, as far as look-ups of pods need them: RFC 1035, 2782 (SRV) and 6891 (EDNS)."""
+"""DNS messages, as far as pods' look-ups need them: RFC 1035, 2782 (SRV) and 6891 (EDNS)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 A, CNAME, PTR, TXT, AAAA, SRV = 1, 5, 12, 16, 28, 33
 NO_ERROR, SERVER_FAILURE, NO_SUCH_NAME = 0, 2, 3
 MAX_MESSAGE_BYTES = 65535
-"""Of a message over TCP."""
+"""Bytes of a message over TCP."""
 _OPTIONS = 41
 _INTERNET = 1
 _HEADER_BYTES = 12
 _RESPONSE, _OPCODE_AND_RESPONSE = 0x8000, 0xF800
 _AUTHORITATIVE, _TRUNCATED, _WANTED, _AVAILABLE = 0x0400, 0x0200, 0x0100, 0x0080
-"""Of recursion: that it is wanted, and available."""
+"""Recursion desired, and recursion available."""
 _CODE = 0x000F
 _POINTER = 0xC000
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
@@ -23,8 +23,11 @@ _TTL_SECONDS = 5
 
 
 class Question(NamedTuple):
-    """``message``: as it was sent, of which the question ends at ``end``. An answer in a datagram
-    may have ``room`` bytes; ``is_extended``: it is to say how much it would take itself."""
+    """A query. ``message`` is as it was sent; the question in it ends at ``end``.
+
+    A UDP answer may have ``max_bytes``. ``is_extended``: the query has an EDNS record, and so has
+    the answer.
+    """
 
     message: bytes
     name: str
@@ -45,7 +48,7 @@ class Record(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``more`` is what who asks would ask for next; ``is_cut``: not all of it is here."""
+    """``additional``: records the client would ask for next. ``is_truncated``: some are missing."""
 
     code: int
     records: tuple[Record, ...] = ()
@@ -54,7 +57,7 @@ class Answer(NamedTuple):
 
 
 def read_question(message: bytes) -> Question:
-    """Raises ValueError where it is none, or more than one."""
+    """Parse a query; raises ValueError if it is not exactly one question."""
     if len(message) < _HEADER_BYTES:
         raise ValueError("too short")
     _, flags, count, is_answer_to, authorities, additional = struct.unpack_from(">HHHHHH", message)
@@ -86,13 +89,13 @@ def read_question(message: bytes) -> Question:
 
 
 def build_query(number: bytes, name: str, kind: int) -> bytes:
-    """A message that asks; ``number`` has two bytes. Raises ValueError for what is no name."""
+    """A query; ``number`` has two bytes. Raises ValueError for an invalid name."""
     head = number + struct.pack(">HHHHH", _WANTED, 1, 0, 0, 0)
     return head + _encode_name(name) + struct.pack(">HH", kind, _INTERNET)
 
 
 def build_answer(asked: Question, answer: Answer, max_bytes: int = MAX_MESSAGE_BYTES) -> bytes:
-    """The message; of what has no ``room`` as much as has, and that it is cut off."""
+    """An answer of at most ``max_bytes``, marked as truncated if records had to be left out."""
     own = _RESPONSE | _AUTHORITATIVE | _AVAILABLE | answer.code
     flags = own | struct.unpack_from(">H", asked.message, 2)[0] & _WANTED
     body = asked.message[_HEADER_BYTES : asked.end]
@@ -114,7 +117,7 @@ def build_answer(asked: Question, answer: Answer, max_bytes: int = MAX_MESSAGE_B
 
 
 def read_answer(message: bytes, asked_kind: int) -> Answer:
-    """What a name server says that is of this kind, or leads there; raises ValueError."""
+    """Parse a name server's answer: records of this kind, and aliases. Raises ValueError."""
     try:
         _, flags, questions, count, _, _ = struct.unpack_from(">HHHHHH", message)
         place = _HEADER_BYTES
@@ -138,19 +141,19 @@ def read_answer(message: bytes, asked_kind: int) -> Answer:
 
 
 def is_answer_to(message: bytes, asked: bytes) -> bool:
-    """Whether it may be the answer to the message ``asked``."""
+    """Whether it may be the answer to the query ``asked``."""
     has_head = len(message) >= _HEADER_BYTES and message[:2] == asked[:2]
     return has_head and bool(message[2] & _RESPONSE >> 8)
 
 
 def reversed_address(name: str) -> str:
-    """The address that is looked up by a name such as 4.3.2.1.in-addr.arpa; "" where none is."""
+    """The address in a name such as 4.3.2.1.in-addr.arpa; "" for any other name."""
     parts = name.removesuffix(".in-addr.arpa").split(".")
     return ".".join(reversed(parts)) if name.endswith(".in-addr.arpa") and len(parts) == 4 else ""
 
 
 def _encode_record(record: Record, places: dict[str, int], at: int) -> bytes:
-    """Notes in ``places`` where names are, so that they need not be written a second time."""
+    """Encode a record. ``places`` keeps where names stand, for compression."""
     known = places.get(record.name)
     if known is None or known >= 1 << 14:
         owner = _encode_name(record.name)
@@ -173,7 +176,7 @@ def _encode_name(name: str) -> bytes:
 
 
 def _read_name(message: bytes, place: int) -> tuple[str, int]:
-    """A name and where it ends; raises IndexError and ValueError."""
+    """Read a name, and where it ends; raises IndexError and ValueError."""
     labels: list[bytes] = []
     end, jumps = 0, 0
     while length := message[place]:

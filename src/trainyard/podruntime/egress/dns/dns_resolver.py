@@ -1,5 +1,4 @@
-"""Name look-ups of pods: names of the cluster are known here, the machine's name servers are asked
-for the rest."""
+"""Answers pods' DNS queries: cluster names here, the rest by the machine's name servers."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ Client = tuple[str, int]
 
 
 class Resolver:
-    """``questions`` and ``long_questions`` (TCP) are sockets of the gate."""
+    """``questions`` and ``long_questions`` (TCP) are sockets of ``tproxy_setup``."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class Resolver:
     def _handle(
         self, asked: dns_messages.Question, pod: bytes, reply: Reply, *, is_long: bool
     ) -> None:
-        """Answer it, now or when a name server has."""
+        """Answer a query, now or once a name server has answered."""
         max_bytes = dns_messages.MAX_MESSAGE_BYTES if is_long else asked.max_bytes
         local = dns_local_answers.answer_locally(asked, self._zone)
         if local is not None and not local.elsewhere:
@@ -85,7 +84,7 @@ class Resolver:
 def _join_answers(
     asked: dns_messages.Question, local_answer: dns_messages.Answer, message: bytes, max_bytes: int
 ) -> bytes | None:
-    """What is known here, and then what a name server says of where that leads."""
+    """Join the local beginning of an answer with what a name server says; None if it is invalid."""
     try:
         found = dns_messages.read_answer(message, asked.kind)
         records = (*local_answer.records, *found.records)

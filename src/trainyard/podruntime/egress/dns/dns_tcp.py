@@ -1,4 +1,4 @@
-"""DNS over TCP (RFC 7766): pods that ask over connections, each as many questions as it likes."""
+"""DNS over TCP (RFC 7766): a pod may send any number of queries over one connection."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MOST_UNREAD_BYTES = 1 << 20
 
 Reply = Callable[[bytes], None]
 AskHandler = Callable[[dns_messages.Question, bytes, Reply], None]
-"""A question, the pod that asks it, and what its answer is given to, now or later."""
+"""Called with a query, the pod that asks, and a function that takes the answer, now or later."""
 
 
 class _DnsConnection:
-    """``waiting``: how many questions are not answered yet."""
+    """``unanswered``: how many queries wait for their answer."""
 
     def __init__(self, pod: bytes, end: socket.socket) -> None:
         self.pod, self.end = pod, end
@@ -35,7 +35,7 @@ class _DnsConnection:
 
 
 class DnsTcpServer:
-    """``listener`` is a socket of the gate."""
+    """``listener`` is a socket of ``tproxy_setup``."""
 
     def __init__(
         self, listener: socket.socket, poll: RelayLoop, quota: PodQuota, handler: AskHandler
@@ -99,7 +99,7 @@ class DnsTcpServer:
         self._rewatch(connection)
 
     def _rewatch(self, connection: _DnsConnection) -> None:
-        """Wait for what is to come, if anything is."""
+        """Watch the connection for what is still to come, or close it."""
         if connection.is_closed:
             return
         is_over = connection.has_ended and not connection.unanswered and not connection.unsent
@@ -128,7 +128,7 @@ class DnsTcpServer:
 
 
 def _split_messages(data: bytes) -> tuple[list[bytes], bytes]:
-    """Whole messages, and the beginning of another."""
+    """Split into whole messages and an unfinished rest."""
     messages, place = [], 0
     while len(data) >= place + 2:
         end = place + 2 + int.from_bytes(data[place : place + 2], "big")

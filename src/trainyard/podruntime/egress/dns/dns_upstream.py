@@ -1,4 +1,4 @@
-"""The name servers of the machine, and what pods' look-ups ask of them."""
+"""Asking the machine's name servers on behalf of pods."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from trainyard.podruntime.egress.relay_loop import OUT, RelayLoop
 _FILE = "/etc/resolv.conf"
 _PORT = 53
 _MOST_SERVERS = 3
-"""As of the C library."""
+"""As many as the C library uses."""
 _PATIENCE_SECONDS = 4.0
-"""Of all servers together: pods give up after five."""
+"""For all servers together: pods give up after five."""
 _SHORT_PATIENCE_SECONDS = 1.0
-"""Of a server that has not said a word lately: a machine without a network must not slow down
-programs that only try."""
+"""For a server that has been silent lately: on a machine without a network, programs that only try
+must not be slowed down."""
 _SILENT_SECONDS = 30.0
 
 Address = tuple[Any, ...]
 Done = Callable[[bytes | None], None]
-"""Called once, with the answer, or None where no server gives one."""
+"""Called once with the answer, or with None where no server gives one."""
 
 
 class _Server:
@@ -59,7 +59,7 @@ class _Lookup:
 
 
 class UpstreamServers:
-    """Asks one server after the other, in the order of the machine's file."""
+    """Asks one server after the other, in the order of resolv.conf."""
 
     def __init__(self, poll: RelayLoop) -> None:
         self._poll = poll
@@ -70,7 +70,7 @@ class UpstreamServers:
         self._reload_servers()
 
     def _reload_servers(self) -> None:
-        """Read the machine's file where it has changed."""
+        """Read resolv.conf where it has changed."""
         try:
             found = os.stat(_FILE)
         except OSError:
@@ -82,7 +82,7 @@ class UpstreamServers:
             self._read_at = found.st_mtime_ns, found.st_ino
 
     def ask(self, message: bytes, done: Done, *, is_long: bool) -> None:
-        """``is_long``: over TCP, as whom it is for has asked."""
+        """Ask; ``is_long``: over TCP, as the client did."""
         socket_kind = socket.SOCK_STREAM if is_long else socket.SOCK_DGRAM
         lookup = _Lookup(message, socket_kind, list(self._servers), done)
         self._lookups.add(lookup)
@@ -111,7 +111,7 @@ class UpstreamServers:
         self._finish(lookup, None)
 
     def _send_query(self, lookup: _Lookup, _: int) -> None:
-        """It is connected, or cannot be."""
+        """Send the query over TCP, once connected."""
         assert lookup.socket is not None
         self._poll.unwatch(lookup.socket.fileno())
         try:
@@ -168,8 +168,7 @@ class UpstreamServers:
 
 
 def parse_servers(text: str) -> list[_Server]:
-    """The name servers that a resolv.conf lists; as the C library, this machine where it lists
-    none."""
+    """The name servers of a resolv.conf. As in the C library, this machine if it lists none."""
     found: list[_Server] = []
     for line in text.splitlines():
         words = line.split()
