@@ -166,7 +166,7 @@ async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncItera
         await server.serve_unix(paths.api_socket)
         if settings.tls_port is not None:
             cluster.port = await _serve_tls(server, settings)
-        scheduling = SchedulerSettings(name, found, settings.is_strict)
+        scheduling = SchedulerSettings(name, found, settings.is_strict, settings.extension)
         async with asyncio.TaskGroup() as group:
             services = _services(registry, agent, scheduling, supervisor) | {"events": events.run}
             tasks = [
@@ -201,14 +201,18 @@ def _services(
     registry: Registry, agent: NodeAgent, scheduling: SchedulerSettings, supervisor: Supervisor
 ) -> dict[str, Callable[[], Awaitable[None]]]:
     """What runs for as long as the cluster does, by name; each can be started again."""
-    return {
+    services: dict[str, Callable[[], Awaitable[None]]] = {
         "scheduler": lambda: Scheduler(registry, scheduling, supervisor).run(),
         "node agent": agent.run,
         "housekeeping": lambda: Housekeeping(registry, supervisor).run(),
         "endpoints": lambda: EndpointController(registry, supervisor).run(),
-        "queues": lambda: QueueController(registry, supervisor).run(),
         "taints": lambda: TaintEviction(registry, supervisor).run(),
     }
+    if scheduling.extension.queues is not None:
+        services["queues"] = lambda: QueueController(
+            registry, scheduling.extension, supervisor
+        ).run()
+    return services
 
 
 def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
@@ -225,6 +229,8 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         gpus=found.gpus,
         is_network_open=settings.is_network_open,
         allowed_ports=settings.allowed_ports,
+        scheduler_names=settings.extension.scheduler_names,
+        internal_mount_paths=settings.extension.internal_mount_paths,
     )
 
 

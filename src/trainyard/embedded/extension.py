@@ -127,6 +127,9 @@ class Extension:
     """On a pod: the UID of the object that it works for, as which pods are counted together."""
     scheduler_names: tuple[str, ...] = ()
     """Values of `schedulerName`, besides Kubernetes' own, by which the scheduler is meant."""
+    internal_mount_paths: tuple[str, ...] = ()
+    """Mount paths in pods that users did not ask for. Where nothing can be mounted, the warning
+    about volumes leaves them out."""
     alternatives: Mapping[str, str] = field(default_factory=dict)
     """By full name of a resource that the cluster does not act on (`jobs.batch`): what to do
     instead, where that is better than what the cluster itself would say."""

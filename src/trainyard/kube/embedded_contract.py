@@ -7,6 +7,10 @@ must not change. This module stands below both sides and knows no kind.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from trainyard.schema.object_names import fnv1a64
+
 WORKING_DIR = "trainyard.dev/working-dir"
 """On a pod: where containers without a workingDir start."""
 PYTHON = "trainyard.dev/python"
@@ -25,3 +29,31 @@ NEVER_HERE = "this machine has"
 """In the condition of a pod that asks for more than the one node of an embedded cluster has."""
 QUEUE_MAX_DURATION = "QueueMaxDuration"
 """The reason in DisruptionTarget of a pod that ran for longer than its queue allows."""
+OBSERVE = "TRAINYARD_OBSERVE"
+"""A variable of a container: the node gives it the observer's programs, which Python then loads."""
+OBSERVER_PATH = "/t9k/observer"
+"""Where the container finds these programs."""
+STOPPED = "trainyard.dev/Stopped"
+"""The condition of an observed pod in which a signal has stopped processes (decision 291)."""
+
+
+def prepend_observer(python_path: str) -> str:
+    """A PYTHONPATH that begins with OBSERVER_PATH; one that has it already stays as it is."""
+    if OBSERVER_PATH in python_path.split(":"):
+        return python_path
+    return f"{OBSERVER_PATH}:{python_path}" if python_path else OBSERVER_PATH
+
+
+def stopped_message(pids: Iterable[int]) -> str:
+    """The message of the condition STOPPED; the process ids are those that the pod sees."""
+    return f"stopped by a signal: {', '.join(map(str, sorted(pids)))}"
+
+
+def loopback_address(pod: str) -> str:
+    """The address of a pod without a network of its own: 127.x.y.z, each of x, y, z in 1..254.
+
+    It follows from the pod's name, so that whoever made the pod knows it before (decision 41).
+    """
+    digest = fnv1a64(pod.encode())
+    x, y, z = (1 + (digest >> shift) % 254 for shift in (0, 20, 40))
+    return f"127.{x}.{y}.{z}"

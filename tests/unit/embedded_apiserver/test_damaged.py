@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.corrupt_objects import CORRUPT_ANNOTATION
@@ -109,8 +109,14 @@ async def test_every_one_is_named_with_its_problem_and_none_is_listed(poisoned: 
 async def test_the_loops_of_the_cluster_run_beside_them(poisoned: Path) -> None:
     registry = Registry(Store(poisoned), resources=RESOURCES)
     await registry.ensure_system_objects()
-    settings = SchedulerSettings("node", Capacity({"cpu": 1000, "memory": 1, "pods": 9}))
-    services = (Scheduler(registry, settings), Housekeeping(registry), QueueController(registry))
+    settings = SchedulerSettings(
+        "node", Capacity({"cpu": 1000, "memory": 1, "pods": 9}), extension=EXTENSION
+    )
+    services = (
+        Scheduler(registry, settings),
+        Housekeeping(registry),
+        QueueController(registry, EXTENSION),
+    )
     tasks = [asyncio.ensure_future(service.run()) for service in services]
     async with asyncio.timeout(120):
         async for event in registry.subscribe("pods"):

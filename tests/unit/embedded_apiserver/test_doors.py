@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.unit.kinds import manifests as m
-from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
 from trainyard.embedded.apiserver.auth.request_identity import OWNER
 from trainyard.embedded.apiserver.http.http_messages import Request, Response
 from trainyard.embedded.apiserver.router import Api
@@ -41,11 +41,13 @@ class Cluster:
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
         self._api = Api(registry, None)
-        settings = SchedulerSettings("node", Capacity({"cpu": 4000, "memory": 1 << 30, "pods": 9}))
+        settings = SchedulerSettings(
+            "node", Capacity({"cpu": 4000, "memory": 1 << 30, "pods": 9}), extension=EXTENSION
+        )
         services = (
             Scheduler(registry, settings),
             Housekeeping(registry),
-            QueueController(registry),
+            QueueController(registry, EXTENSION),
         )
         self._loops = [asyncio.ensure_future(service.run()) for service in services]
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
@@ -31,7 +31,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Ask]:
     server = ApiServer(registry)
     await server.serve_unix(tmp_path / "api.sock")
     transport = UnixTransport(tmp_path / "api.sock")
-    scheduling = SchedulerSettings("node", Capacity({"cpu": 1000, "pods": 9}))
+    scheduling = SchedulerSettings("node", Capacity({"cpu": 1000, "pods": 9}), extension=EXTENSION)
     scheduler = asyncio.create_task(Scheduler(registry, scheduling).run())
 
     async def request(method: str, path: str, body: Any = None, **extra: Any) -> tuple[int, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
 from trainyard.embedded import service_supervisor as module
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
@@ -91,7 +91,9 @@ async def test_what_is_fatal_ends_a_service_for_good() -> None:
 async def test_a_pod_that_the_scheduler_cannot_read_keeps_no_other_waiting() -> None:
     registry, supervisor = Registry(resources=RESOURCES), Supervisor()
     await registry.ensure_system_objects()
-    settings = SchedulerSettings("node", Capacity({"cpu": 4000, "memory": 1 << 30, "pods": 9}))
+    settings = SchedulerSettings(
+        "node", Capacity({"cpu": 4000, "memory": 1 << 30, "pods": 9}), extension=EXTENSION
+    )
     scheduler = asyncio.ensure_future(Scheduler(registry, settings, supervisor).run())
     for name, cpu in (("bad", "lots"), ("good", "1")):
         container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}

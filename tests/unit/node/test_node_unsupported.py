@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.node.pods import unsupported_fields
 from trainyard.embedded.node.pods.unsupported_fields import (
     unsupported_in_pod,
@@ -21,7 +22,12 @@ def told(
     has_resolver: bool = True,
 ) -> list[str]:
     pod = {"spec": {**spec, "containers": [{"name": "main", **container}]}}
-    return unsupported_in_pod(pod, isolation, has_resolver=has_resolver)
+    return unsupported_in_pod(
+        pod,
+        isolation,
+        has_resolver=has_resolver,
+        scheduler_names=EXTENSION.scheduler_names,
+    )
 
 
 @pytest.mark.parametrize(

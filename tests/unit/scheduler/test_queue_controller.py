@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
 from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.registry import Registry
 from trainyard.kinds.shared import labels
@@ -21,7 +21,7 @@ Object = dict[str, Any]
 async def keeping() -> AsyncIterator[Registry]:
     registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
-    task = asyncio.create_task(QueueController(registry).run())
+    task = asyncio.create_task(QueueController(registry, EXTENSION).run())
     try:
         yield registry
     finally:

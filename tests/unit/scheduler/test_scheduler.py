@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.composition.kinds_extension import RESOURCES
+from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
 from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.scheduler.machine_capacity import Capacity
@@ -134,7 +134,9 @@ class Cluster:
 async def running(**settings: Any) -> AsyncIterator[Cluster]:
     registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
-    scheduler = Scheduler(registry, SchedulerSettings(NODE, Capacity(dict(CAPACITY)), **settings))
+    scheduler = Scheduler(
+        registry, SchedulerSettings(NODE, Capacity(dict(CAPACITY)), extension=EXTENSION, **settings)
+    )
     task = asyncio.create_task(scheduler.run())
     try:
         yield Cluster(registry, scheduler)

@@ -15,24 +15,21 @@ from typing import Any
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.cluster_objects import Deletion, Objects
 from trainyard.embedded.disruption_target import with_disruption_target
+from trainyard.embedded.extension import Extension
 from trainyard.embedded.scheduler.node_info import PodEntry
 from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
 from trainyard.embedded.scheduler.resource_requests import PODS, format_amount, total
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
-from trainyard.kinds.kind_registry import KINDS
-from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kube import resources
+from trainyard.kube.embedded_contract import QUEUE_MAX_DURATION
 from trainyard.kube.errors import KubeError
+from trainyard.kube.resources import Resource
 from trainyard.schema.times import unix
 
 _PODS = resources.PODS.full_name
-_QUEUES = KINDS["Queue"].full_name
-_GROUPS = KINDS["PodGroup"].full_name
 _REST_SECONDS = 0.2
 """A burst of changes is counted once."""
-_MARKS = {labels.QUEUE, labels.GROUP_NAME}
 _ENDED = ("Succeeded", "Failed")
 _STATES = ("pending", "running", "succeeded", "failed", "unknown")
 
@@ -40,7 +37,15 @@ _STATES = ("pending", "running", "succeeded", "failed", "unknown")
 class QueueController:
     """Run beside the scheduler for as long as the cluster lives."""
 
-    def __init__(self, objects: Objects, supervisor: Supervisor | None = None) -> None:
+    def __init__(
+        self, objects: Objects, extension: Extension, supervisor: Supervisor | None = None
+    ) -> None:
+        """``extension`` must name kinds of queues and groups."""
+        assert extension.queues is not None
+        self._extension, self._kinds = extension, extension.queues
+        self._queue_resource = extension.queues.queues.full_name
+        self._group_resource = extension.queues.groups.full_name
+        self._member_labels = {extension.queues.queue_label, extension.queues.group_label}
         self._objects = objects
         self._guard: RetryGuard[Event | None] = RetryGuard("queues", supervisor)
         self._pods: dict[str, PodEntry] = {}
@@ -49,7 +54,7 @@ class QueueController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        subscription = self._objects.subscribe(_PODS, _QUEUES, _GROUPS)
+        subscription = self._objects.subscribe(_PODS, self._queue_resource, self._group_resource)
         try:
             async for events in event_batches(subscription, self._guard):
                 again = [event for event in self._guard.due_retries() if event is not None]
@@ -66,9 +71,10 @@ class QueueController:
         obj, metadata, is_gone = event.object, event.object["metadata"], event.type == "DELETED"
         if event.resource == _PODS:
             self._pods.pop(metadata["uid"], None)
-            if not is_gone and _MARKS.intersection(metadata.get("labels") or ()):
-                self._pods[metadata["uid"]] = replace(PodEntry.from_pod(obj), raw=_head(obj))
-        elif event.resource == _QUEUES:
+            if not is_gone and self._member_labels.intersection(metadata.get("labels") or ()):
+                entry = PodEntry.from_pod(obj, self._extension)
+                self._pods[metadata["uid"]] = replace(entry, raw=_head(obj))
+        elif event.resource == self._queue_resource:
             self._queues.pop(metadata["name"], None)
             if not is_gone:
                 self._queues[metadata["name"]] = QueueRules.from_object(obj)
@@ -76,7 +82,7 @@ class QueueController:
             key = (metadata["namespace"], metadata["name"])
             self._groups.pop(key, None)
             if not is_gone:
-                self._groups[key] = GroupRules.from_object(obj)
+                self._groups[key] = GroupRules.from_object(obj, self._kinds.default_queue)
 
     async def _end_old_pods(self) -> float | None:
         """Delete what is too old; the seconds until the next pod is (decision 36)."""
@@ -105,7 +111,7 @@ class QueueController:
         def mark(obj: Object) -> Object | None:
             if obj["metadata"]["uid"] != pod.uid:
                 return None
-            return with_disruption_target(obj, ConditionReason.QUEUE_MAX_DURATION.value, message)
+            return with_disruption_target(obj, QUEUE_MAX_DURATION, message)
 
         try:
             await self._objects.update(_PODS, pod.namespace, pod.name, mark, subresource="status")
@@ -121,13 +127,13 @@ class QueueController:
             of_group.setdefault((pod.namespace, pod.group), []).append(pod)
         counts = Counter(group.queue for group in self._groups.values())
         for name in tuple(self._queues):
-            with self._guard.step(_named("Queue", "", name), None, "status"):
+            with self._guard.step(_named(self._kinds.queues, "", name), None, "status"):
                 status = _queue_status(of_queue.get(name, ()), counts[name])
-                await self._write(_QUEUES, "", name, status)
+                await self._write(self._queue_resource, "", name, status)
         for key, group in tuple(self._groups.items()):
-            with self._guard.step(_named("PodGroup", *key), None, "status"):
+            with self._guard.step(_named(self._kinds.groups, *key), None, "status"):
                 status = _group_status(group, of_group.get(key, ()))
-                await self._write(_GROUPS, *key, status)
+                await self._write(self._group_resource, *key, status)
 
     async def _write(self, resource: str, namespace: str, name: str, status: Object) -> None:
         def change(obj: Object) -> Object:
@@ -146,9 +152,9 @@ def _head(pod: Object) -> Object:
     return {key: pod[key] for key in ("apiVersion", "kind", "metadata")}
 
 
-def _named(kind: str, namespace: str, name: str) -> Object:
+def _named(resource: Resource, namespace: str, name: str) -> Object:
     metadata = {"namespace": namespace, "name": name}
-    return {"apiVersion": KINDS[kind].api_version, "kind": kind, "metadata": metadata}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
 def _allocated(pods: Sequence[PodEntry]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from trainyard.embedded.node.containers.cgroups import default_pids_limit
 from trainyard.embedded.node.containers.gpus import detect
-from trainyard.kinds.shared import labels
+from trainyard.kube import embedded_contract
 from trainyard.podruntime.log_files import KUBERNETES, LogLimits
 from trainyard.schema.dataclass import dataclass
 
@@ -50,9 +50,16 @@ class NodeSettings:
     gpus: tuple[int, ...] = field(default_factory=detect)
     """Minor numbers of the GPUs to hand out; pretended devices are none."""
 
+    scheduler_names: tuple[str, ...] = ()
+    """Values of ``schedulerName``, besides Kubernetes' own, that mean this cluster's scheduler."""
+    internal_mount_paths: tuple[str, ...] = ()
+    """See ``Extension``."""
+
     def of_pod(self, pod: Mapping[str, Any]) -> Self:
         """The same with the environments that the pod's job brings, which come first."""
-        lines = str(pod["metadata"].get("annotations", {}).get(labels.IMAGES, "")).splitlines()
+        lines = str(
+            pod["metadata"].get("annotations", {}).get(embedded_contract.IMAGES, "")
+        ).splitlines()
         pairs = (line.partition("=") for line in lines)
         own = tuple((pattern, folder) for pattern, _, folder in pairs if folder.startswith("/"))
         return replace(self, images=(*own, *self.images)) if own else self

@@ -1,9 +1,9 @@
-"""Which pods of a job start together though they wait in no queue, and what they need in all.
+"""Which pods of a job start together without a queue, and what they need in all.
 
-Replicas that train together are of no use one by one: half a job would hold devices for ever that
-the other half, or half of another job, waits for (decision 113). CPU and memory hold nobody up
-where the machine bends, so only jobs that ask for devices are looked at, and all where it is
-strict.
+Pods that train together are of no use one by one: half a job would hold devices for ever while
+the other half, or half of another job, waits for them (decision 113). Where the scheduler may
+overcommit CPU and memory they hold nobody up, so only jobs that ask for devices are described;
+with `is_strict` all are. What makes a gang comes from the extension (`GangRules`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainyard.embedded.extension import CustomKind, Gang, GangRules
 from trainyard.embedded.scheduler.node_info import PodEntry
 from trainyard.embedded.scheduler.resource_requests import (
     PODS,
@@ -20,28 +21,35 @@ from trainyard.embedded.scheduler.resource_requests import (
     total,
 )
 from trainyard.embedded.storage.journal import Event, Object
-from trainyard.kinds.kind_registry import JOB_KINDS
-from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.workload import ReplicaKey, Scope, Workload
 from trainyard.schema.dataclass import dataclass
 
-RESOURCES = {kind.full_name: kind for kind in JOB_KINDS.values()}
-"""Jobs, as the cluster's objects have them."""
 _OVER = ("Succeeded", "Failed", "Deleted")
+"""Phases of replicas that never run again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gang:
-    """Replicas of one job that are of no use without each other."""
+class GangPlan:
+    """A gang as the scheduler needs it."""
 
     size: int
-    """How many must run for any of them to get on."""
+    """How many pods must run for any of them to get on."""
     needs: Amounts
-    """Of the first so many by rank."""
+    """What the first `size` pods request together."""
     ranks: Mapping[str, int]
-    """Pod names by rank."""
+    """The place of each pod, by its name."""
     joins_alone: bool
-    """Whether one that starts again does so by itself."""
+    """A pod that starts again does not wait for the others."""
+
+    @classmethod
+    def from_gang(cls, gang: Gang) -> GangPlan:
+        """Add up what the pods request; equal manifests are mostly one object."""
+        requests = {id(pod): {**pod_requests(pod), PODS: 1} for pod in gang.pods}
+        return cls(
+            size=gang.size,
+            needs=total(requests[id(pod)] for pod in gang.pods),
+            ranks={name: rank for rank, name in enumerate(gang.names)},
+            joins_alone=gang.joins_alone,
+        )
 
     def by_rank(self, pods: Sequence[PodEntry]) -> list[PodEntry]:
         """The pods, rank 0 first."""
@@ -49,56 +57,67 @@ class Gang:
 
 
 class GangIndex:
-    """All jobs of the cluster, as far as it matters for placing their pods."""
+    """The jobs of the cluster, as far as placing their pods depends on them."""
 
-    def __init__(self, capacity: Mapping[str, int], *, is_strict: bool) -> None:
+    def __init__(
+        self, kinds: Sequence[CustomKind], capacity: Mapping[str, int], *, is_strict: bool
+    ) -> None:
+        self._rules: dict[str, GangRules] = {
+            kind.resource.full_name: kind.gang for kind in kinds if kind.gang is not None
+        }
         self._capacity, self._is_strict = capacity, is_strict
         self._jobs: dict[str, tuple[str, Object]] = {}
-        self._made: dict[str, tuple[int, Gang | None]] = {}
+        """Resource and object, by UID."""
+        self._plans: dict[str, tuple[int, GangPlan | None]] = {}
+        """The plan of a job's generation, by UID."""
+
+    @property
+    def resources(self) -> Sequence[str]:
+        """Full names of the resources whose objects may have gangs; to be observed."""
+        return tuple(self._rules)
 
     def observe(self, event: Event) -> str:
-        """A job changed; its UID."""
+        """Take in a change of a job; returns its UID."""
         uid = str(event.object["metadata"]["uid"])
         self._jobs[uid] = (event.resource, event.object)
         if event.type == "DELETED":
             del self._jobs[uid]
-            self._made.pop(uid, None)
+            self._plans.pop(uid, None)
         return uid
 
-    def gang_of(self, job: str) -> Gang | None:
-        """The team of the job with this UID, if its replicas need each other and devices."""
+    def gang_of(self, job: str) -> GangPlan | None:
+        """The gang of the job with this UID; None where its pods may start one by one now."""
         resource, obj = self._jobs.get(job, ("", {}))
         if not resource:
             return None
+        rules = self._rules[resource]
         generation = obj["metadata"].get("generation", 0)
-        known, team = self._made.get(job, (-1, None))
+        known, plan = self._plans.get(job, (-1, None))
         if known != generation:
-            is_looked_at = self._is_strict or self._is_large(obj) or _asks_for_devices(obj["spec"])
-            team = _gang_of(resource, obj) if is_looked_at else None
-            self._made[job] = (generation, team)
-        if team and team.joins_alone and (obj.get("status") or {}).get("startTime"):
+            plan = self._plan(rules, obj)
+            self._plans[job] = (generation, plan)
+        if plan and plan.joins_alone and rules.has_started(obj):
             return None
-        return team
+        return plan
 
-    def required_members(self, job: str, least: int) -> int:
-        """Of `least` pods that must be there, how many can be: ends of replicas are for good, or
-        they are to be created again."""
-        obj = self._jobs.get(job, ("", {}))[1]
+    def required_members(self, job: str, minimum: int) -> int:
+        """How many of `minimum` pods can still be there: replicas that are over never return."""
+        resource, obj = self._jobs.get(job, ("", {}))
         if "status" not in obj:
-            return least
-        return min(least, sum(replica.get("phase") not in _OVER for replica in _replicas(obj)))
+            return minimum
+        phases = self._rules[resource].replica_phases(obj)
+        return min(minimum, sum(phase not in _OVER for phase in phases))
 
-    def _is_large(self, obj: Object) -> bool:
-        return len(_replicas(obj)) > self._capacity.get(PODS, 0)
-
-
-def _replicas(obj: Object) -> list[Object]:
-    tasks = (obj.get("status") or {}).get("tasks") or ()
-    return [replica for task in tasks for replica in task.get("replicas") or ()]
+    def _plan(self, rules: GangRules, obj: Object) -> GangPlan | None:
+        is_large = len(rules.replica_phases(obj)) > self._capacity.get(PODS, 0)
+        if not (self._is_strict or is_large or _asks_for_devices(obj["spec"])):
+            return None
+        gang = rules.describe(obj)
+        return None if gang is None else GangPlan.from_gang(gang)
 
 
 def _asks_for_devices(part: Any) -> bool:
-    """Whether any container in a part of a spec asks for what the machine cannot bend."""
+    """Whether a container anywhere in a part of a spec asks for what cannot be overcommitted."""
     if isinstance(part, list):
         return any(_asks_for_devices(each) for each in part)
     if not isinstance(part, dict):
@@ -109,25 +128,3 @@ def _asks_for_devices(part: Any) -> bool:
         if asked.keys() - SHARED:
             return True
     return any(_asks_for_devices(each) for each in part.values())
-
-
-def _gang_of(resource: str, obj: Object) -> Gang | None:
-    kind = RESOURCES[resource]
-    model: Any = kind.model.model_validate(obj)
-    workload: Workload = kind.describe(model, Settings())
-    if workload.together < 2:
-        return None
-    of_type = {
-        name: {**pod_requests(_pod(workload, ReplicaKey(name, 0))), PODS: 1}
-        for name in {key.type for key in workload.keys}
-    }
-    return Gang(
-        size=workload.together,
-        needs=total(of_type[key.type] for key in workload.keys[: workload.together]),
-        ranks={workload.pod_name(key): rank for rank, key in enumerate(workload.keys)},
-        joins_alone=workload.scope is Scope.REPLICA,
-    )
-
-
-def _pod(workload: Workload, key: ReplicaKey) -> Object:
-    return workload.build_pod(key, 1, pod_group="", resumed=False)

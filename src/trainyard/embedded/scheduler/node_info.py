@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from trainyard.embedded.extension import Extension
 from trainyard.embedded.scheduler.resource_requests import (
     PODS,
     SHARED,
@@ -19,8 +20,7 @@ from trainyard.embedded.scheduler.resource_requests import (
     pod_requests,
     total,
 )
-from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.reasons import NEVER_HERE
+from trainyard.kube.embedded_contract import NEVER_HERE
 from trainyard.schema.dataclass import dataclass
 
 
@@ -43,21 +43,22 @@ class PodEntry:
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
     @classmethod
-    def from_pod(cls, pod: Mapping[str, Any]) -> PodEntry:
-        """From a stored pod."""
+    def from_pod(cls, pod: Mapping[str, Any], extension: Extension) -> PodEntry:
+        """From a stored pod; the extension says which labels name its owner, queue and group."""
         metadata, spec = pod["metadata"], pod["spec"]
-        marks = metadata.get("labels") or {}
+        labels = metadata.get("labels") or {}
+        queues = extension.queues
         return cls(
             namespace=metadata["namespace"],
             name=metadata["name"],
             uid=metadata["uid"],
-            job=marks.get(labels.JOB_UID) or metadata["uid"],
+            job=labels.get(extension.owner_label) or metadata["uid"],
             created=metadata["creationTimestamp"],
             node=spec.get("nodeName", ""),
             is_deleting="deletionTimestamp" in metadata,
-            group=marks.get(labels.GROUP_NAME, ""),
-            queue=marks.get(labels.QUEUE, ""),
-            role=marks.get(labels.ROLE, ""),
+            group=labels.get(queues.group_label, "") if queues else "",
+            queue=labels.get(queues.queue_label, "") if queues else "",
+            role=labels.get(queues.role_label, "") if queues else "",
             phase=(pod.get("status") or {}).get("phase") or "Pending",
             requests=pod_requests(pod) | {PODS: 1},
             raw=pod,

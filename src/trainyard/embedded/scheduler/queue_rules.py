@@ -80,8 +80,8 @@ class GroupRules:
     queue: str
 
     @classmethod
-    def from_object(cls, group: Mapping[str, Any]) -> GroupRules:
-        """From a stored PodGroup."""
+    def from_object(cls, group: Mapping[str, Any], default_queue: str) -> GroupRules:
+        """From a stored PodGroup; one that names no queue belongs to ``default_queue``."""
         spec = group.get("spec") or {}
         return cls(
             namespace=group["metadata"]["namespace"],
@@ -89,7 +89,7 @@ class GroupRules:
             min_member=spec.get("minMember", 1),
             roles=tuple((r["name"], r.get("minMember", 1)) for r in spec.get("roles") or ()),
             priority=spec.get("priority", 0),
-            queue=spec.get("queue") or "default",
+            queue=spec.get("queue") or default_queue,
         )
 
     def missing(self, members: Iterable[PodEntry], least: int) -> str:

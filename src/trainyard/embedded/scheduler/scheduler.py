@@ -12,8 +12,9 @@ from typing import Any
 
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.cluster_objects import Objects
+from trainyard.embedded.extension import NO_EXTENSION, Extension
 from trainyard.embedded.scheduler import node_filters
-from trainyard.embedded.scheduler.gangs import RESOURCES, GangIndex
+from trainyard.embedded.scheduler.gangs import GangIndex
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.node_info import NodeInfo, PodEntry, Shortage
 from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
@@ -25,9 +26,7 @@ from trainyard.embedded.scheduler.scheduling_events import (
 )
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
-from trainyard.kinds.kind_registry import KINDS
-from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.labels import DEFAULT_QUEUE
+from trainyard.kube.embedded_contract import IMPLICIT
 from trainyard.kube.errors import AlreadyExists, NotFound
 from trainyard.kube.resources import NODES, PODS
 from trainyard.schema.dataclass import dataclass
@@ -35,8 +34,6 @@ from trainyard.schema.errors import TrainyardError
 from trainyard.schema.object_names import is_dns_subdomain
 
 _PODS, _NODES = PODS.full_name, NODES.full_name
-_QUEUES = KINDS["Queue"].full_name
-_GROUPS = KINDS["PodGroup"].full_name
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -47,6 +44,8 @@ class SchedulerSettings:
     node_name: str
     capacity: Capacity
     is_strict: bool = False
+    extension: Extension = NO_EXTENSION
+    """Which objects have gangs, queues and groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +92,23 @@ class Scheduler:
         self._queues: dict[str, QueueRules] = {}
         self._groups: dict[tuple[str, str], GroupRules] = {}
         self._reported_reasons: dict[str, str] = {}
-        self._gangs = GangIndex(self._node.capacity, is_strict=settings.is_strict)
+        kinds = settings.extension.load_kinds()
+        self._gangs = GangIndex(kinds, self._node.capacity, is_strict=settings.is_strict)
+        queues = settings.extension.queues
+        self._queue_resource = queues.queues.full_name if queues else ""
+        self._group_resource = queues.groups.full_name if queues else ""
+        self._default_queue = queues.default_queue if queues else ""
         self._waiting_jobs: set[str] = set()
         self._events = SchedulingEvents(objects)
 
     async def run(self) -> None:
         """Follow the registry and place pods as they come; there is always a default queue."""
-        with suppress(AlreadyExists):
-            await self._objects.create(_QUEUES, _new_queue(DEFAULT_QUEUE))
-        subscription = self._objects.subscribe(_NODES, *RESOURCES, _PODS, _QUEUES, _GROUPS)
+        if self._queue_resource:
+            with suppress(AlreadyExists):
+                await self._objects.create(self._queue_resource, _new_queue(self._default_queue))
+        # Jobs come before their pods, so that a pod of a gang is known as such.
+        others = filter(None, (self._queue_resource, self._group_resource))
+        subscription = self._objects.subscribe(_NODES, *self._gangs.resources, _PODS, *others)
         try:
             async for events in event_batches(subscription, self._guard):
                 again = [event for event in self._guard.due_retries() if event is not None]
@@ -122,7 +129,7 @@ class Scheduler:
     def _observe(self, event: Event) -> bool:
         if event.resource == _PODS:
             return self._observe_pod(event)
-        if event.resource in RESOURCES:
+        if event.resource in self._gangs.resources:
             job = self._gangs.observe(event)
             return job in self._waiting_jobs and bool(self._waiting)
         metadata = event.object["metadata"]
@@ -131,14 +138,15 @@ class Scheduler:
             if name == self._settings.node_name:
                 self._node_object = {} if is_gone else event.object
             return bool(self._waiting)
-        if event.resource == _QUEUES:
+        if event.resource == self._queue_resource:
             self._queues.pop(name, None)
             if not is_gone:
                 self._queues[name] = QueueRules.from_object(event.object)
         else:
             self._groups.pop((metadata["namespace"], name), None)
             if not is_gone:
-                self._groups[metadata["namespace"], name] = GroupRules.from_object(event.object)
+                group = GroupRules.from_object(event.object, self._default_queue)
+                self._groups[metadata["namespace"], name] = group
         return bool(self._waiting)
 
     def _observe_pod(self, event: Event) -> bool:
@@ -154,7 +162,7 @@ class Scheduler:
             if "deletionTimestamp" in event.object["metadata"]:
                 self._node.mark_leaving(uid)
             return False
-        entry = PodEntry.from_pod(event.object)
+        entry = PodEntry.from_pod(event.object, self._settings.extension)
         is_placed = entry.node == self._settings.node_name
         if is_placed or entry.is_deleting or event.object["spec"].get("schedulingGates"):
             self._waiting.pop(uid, None)
@@ -352,7 +360,7 @@ class Scheduler:
         pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}
         any_will_do = all(queue.is_implicit for queue in self._queues.values())
         for name, pod in pods.items():
-            if name in self._queues or not (any_will_do or name == DEFAULT_QUEUE):
+            if name in self._queues or not (any_will_do or name == self._default_queue):
                 continue
             with self._guard.step(pod.raw, None, "its queue"):
                 await self._create_queue(name, pod)
@@ -361,11 +369,11 @@ class Scheduler:
         if not is_dns_subdomain(name):  # a label, which nobody has checked
             return
         try:
-            queue = await self._objects.create(_QUEUES, _new_queue(name))
+            queue = await self._objects.create(self._queue_resource, _new_queue(name))
         except AlreadyExists:
             return
         self._queues[name] = QueueRules.from_object(queue)
-        if name != DEFAULT_QUEUE:
+        if name != self._default_queue:
             text = f"queue {name} did not exist; it was created without limits"
             await self._events.warn(owner_reference(pod.raw), "QueueCreated", text)
 
@@ -384,7 +392,7 @@ def _shortage_message(pods: int, shortages: Sequence[Shortage]) -> str:
 
 def _new_queue(name: str) -> Object:
     """A queue without limits (decision 39)."""
-    return {"metadata": {"name": name, "annotations": {labels.IMPLICIT: "true"}}, "spec": {}}
+    return {"metadata": {"name": name, "annotations": {IMPLICIT: "true"}}, "spec": {}}
 
 
 def _clamped_key(job: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ labels and at most 63 characters long, because they double as host names (decisi
 
 from __future__ import annotations
 
+from trainyard.kube import embedded_contract
 from trainyard.schema.object_names import fnv1a64
 
 
@@ -56,9 +57,4 @@ def board_name(tensorboard: str) -> str:
     return f"{tensorboard}-tb"
 
 
-def loopback_address(pod: str) -> str:
-    """The pod's own address where pods have no network of their own: 127.x.y.z, each in 1..254."""
-    # Decision 41.
-    digest = fnv1a64(pod.encode())
-    x, y, z = (1 + (digest >> shift) % 254 for shift in (0, 20, 40))
-    return f"127.{x}.{y}.{z}"
+loopback_address = embedded_contract.loopback_address

@@ -22,8 +22,7 @@ from trainyard.embedded.node.containers.inherited_environment import inherited_v
 from trainyard.embedded.node.network.service_environment import ServiceEnvironment
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
-from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.pods import pod_contract
+from trainyard.kube import embedded_contract
 from trainyard.kube.errors import NotFound
 from trainyard.machine import interpreters
 from trainyard.machine.users import User
@@ -33,6 +32,7 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 Warn = Callable[[str, str], None]
+_PYTHONPATH = "PYTHONPATH"
 _REFERENCE = re.compile(r"\$(\$|\([^)]*\))")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -199,12 +199,12 @@ def container_environment(
     if (tenant := context.tenant) is not None:
         own_start = tenants.tenant_environment(inherited_variables(settings.environment), tenant)
         settings = replace(settings, environment=own_start)
-    python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
+    python = context.pod["metadata"].get("annotations", {}).get(embedded_contract.PYTHON, "")
     base = image_environment(container.get("image", ""), settings, python)
     found = {**base, "HOSTNAME": host_name(context.pod), **links, **own}
-    if pod_contract.OBSERVE in own:  # decision 223
-        path = found.get(pod_contract.PYTHONPATH, "")
-        found[pod_contract.PYTHONPATH] = pod_contract.with_observer_first(path)
+    if embedded_contract.OBSERVE in own:  # decision 223
+        path = found.get(_PYTHONPATH, "")
+        found[_PYTHONPATH] = embedded_contract.prepend_observer(path)
     return found
 
 

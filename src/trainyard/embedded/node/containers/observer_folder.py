@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
-from trainyard.kinds.shared.pods.pod_contract import OBSERVE
+from trainyard.kube.embedded_contract import OBSERVE
 
 
 def is_observed(container: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from trainyard.embedded import tenants
@@ -22,8 +22,7 @@ from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.node.volumes.host_folders import path_component
 from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
-from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.pods import pod_contract
+from trainyard.kube import embedded_contract
 from trainyard.machine import interpreters
 from trainyard.machine.users import User
 from trainyard.podruntime.filesystem import safe_paths
@@ -85,12 +84,13 @@ def program_and_root(
         program = _as_tenant(program, tenant, context, place.isolation)
     binds = volumes.binds(container, env)
     if place.observer:
-        ours = Bind(pod_contract.OBSERVER_PATH, place.observer, True, private=True)
+        ours = Bind(embedded_contract.OBSERVER_PATH, place.observer, True, private=True)
         binds = _merge_binds([ours], binds)
     if place.isolation == "plain":
         if context.settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
-        return _without_mounts(program, container, binds, context.warn), None
+        internal = (embedded_contract.OBSERVER_PATH, *context.settings.internal_mount_paths)
+        return _without_mounts(program, container, binds, internal, context.warn), None
     cwd = program.cwd
     own = _own_binds(volumes, container, place, home=home, cwd=cwd)
     _warn_of_made_folders(own, volumes=binds, cwd=cwd, warn=context.warn)
@@ -137,7 +137,7 @@ def _own_binds(
     message_file = termination_message_path(folder, container["name"])
     host_folders.ensure_folder(os.path.dirname(message_file))
     _write(message_file, b"", 0o666)
-    python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
+    python = context.pod["metadata"].get("annotations", {}).get(embedded_contract.PYTHON, "")
     host_name_file = context.runtime_folder.child("hostname")
     host_folders.ensure_folder(context.runtime_folder.path)
     _write(host_name_file.path, f"{host_name(context.pod)}\n".encode(), 0o644)
@@ -185,7 +185,9 @@ def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
 
 
 def _home_folder(context: PodContext) -> str:
-    annotated = context.pod["metadata"].get("annotations", {}).get(labels.WORKING_DIR, "")
+    annotated = (
+        context.pod["metadata"].get("annotations", {}).get(embedded_contract.WORKING_DIR, "")
+    )
     tenant = context.tenant
     default = context.settings.working_dir if tenant is None else tenant.home
     return str(annotated or default or "/")
@@ -314,7 +316,11 @@ def _capability_mask(capabilities: Iterable[str]) -> int:
 
 
 def _without_mounts(
-    program: Program, container: Mapping[str, Any], binds: list[Bind], warn: Warn
+    program: Program,
+    container: Mapping[str, Any],
+    binds: list[Bind],
+    internal: Collection[str],
+    warn: Warn,
 ) -> Program:
     """Put the volumes' own folders where command, arguments and variables name mount paths."""
     # Decision 41.
@@ -327,13 +333,12 @@ def _without_mounts(
     moved = {place: path for place, path in found.items() if os.path.realpath(place) != path}
     if not moved:
         return program
-    ours = (pod_contract.CHANNEL_PATH, pod_contract.OBSERVER_PATH)
-    told = [f"{target} is {source}" for target, source in moved.items() if target not in ours]
-    if told:
+    shown = [f"{target} is {source}" for target, source in moved.items() if target not in internal]
+    if shown:
         warn(
             "VolumeNotMounted",
             "namespaces are not permitted here, so volumes cannot be mounted; in command, args and "
-            f"env their mount paths stand for the folders themselves: {', '.join(told)}",
+            f"env their mount paths stand for the folders themselves: {', '.join(shown)}",
         )
     longest_first = sorted(moved, key=len, reverse=True)
     pattern = re.compile(
@@ -344,7 +349,7 @@ def _without_mounts(
         return pattern.sub(lambda match: moved[match[1]], text)
 
     own = {entry["name"] for entry in container.get("env", ())}
-    own |= {pod_contract.PYTHONPATH} if pod_contract.OBSERVE in own else set()
+    own |= {"PYTHONPATH"} if embedded_contract.OBSERVE in own else set()
     return program._replace(
         argv=tuple(replace(word) for word in program.argv),
         env={name: replace(value) if name in own else value for name, value in program.env.items()},

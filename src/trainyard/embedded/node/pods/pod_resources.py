@@ -34,7 +34,7 @@ from trainyard.embedded.node.runtime_folder import RuntimeFolder
 from trainyard.embedded.node.volumes import folder_acl, pod_volumes, tree_removal
 from trainyard.embedded.node.volumes.host_folders import ensure_folder, path_component
 from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
-from trainyard.kinds.shared import child_names
+from trainyard.kube.embedded_contract import loopback_address
 from trainyard.podruntime import log_reader, protocol
 from trainyard.schema.dataclass import dataclass
 
@@ -130,13 +130,16 @@ class PodResources:
         wanted = ""
         isolation = self._node.runtime.hello.isolation
         if isolation == "plain":
-            wanted = child_names.loopback_address(self.pod["metadata"]["name"])
+            wanted = loopback_address(self.pod["metadata"]["name"])
         answer = await self._node.runtime.request(
             protocol.AddPod(self._uid, host_name(self.pod), wanted)
         )
         self.adopt_network(answer.address)
         for problem in unsupported_fields.unsupported_in_pod(
-            self.pod, isolation, has_resolver=bool(self._node.hosts.name_server)
+            self.pod,
+            isolation,
+            has_resolver=bool(self._node.hosts.name_server),
+            scheduler_names=self._node.settings.scheduler_names,
         ):
             self._warn("NotHonoured", problem)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from trainyard.embedded.node.containers.observer_folder import is_observed
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.kinds.shared.pods import pod_contract
+from trainyard.kube.embedded_contract import STOPPED, stopped_message
 from trainyard.schema import times
 from trainyard.schema.dataclass import dataclass
 
@@ -182,12 +182,12 @@ def with_stopped_condition(held: list[Status], stopped: Sequence[int], now: int)
 
     Its time is that of the last change of who is stopped: none has been for longer than it says.
     """
-    old = next((each for each in held if each["type"] == pod_contract.STOPPED), None)
-    text = pod_contract.stopped_text(stopped) if stopped else ""
+    old = next((each for each in held if each["type"] == STOPPED), None)
+    text = stopped_message(stopped) if stopped else ""
     if text == (old or {}).get("message", ""):
         return held
     told = {
-        "type": pod_contract.STOPPED,
+        "type": STOPPED,
         "status": "True" if stopped else "False",
         "lastTransitionTime": times.from_nanoseconds(now),
     }

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from trainyard.embedded.node.network.service_forwarding import external_name_target
-from trainyard.kinds.shared.labels import T9K_SCHEDULER_NAME
 from trainyard.schema.rules.service_rules import HEADLESS
 
 _OWN, _ONE_MACHINE = "pods on this machine have their own", "all pods run on this one machine"
@@ -53,15 +52,24 @@ _IGNORED_SERVICE_VALUES = {
     ),
     ("ipFamilyPolicy", "RequireDualStack"): "ipFamilyPolicy: addresses are of IPv4",
 }
-_SCHEDULERS = ("default-scheduler", T9K_SCHEDULER_NAME)
+_DEFAULT_SCHEDULER = "default-scheduler"
 _KERNEL_POLICIES = ("appArmorProfile", "seLinuxOptions")
 
 
 # Decision 66.
-def unsupported_in_pod(pod: Mapping[str, Any], isolation: str, *, has_resolver: bool) -> list[str]:
-    """Each in a sentence that begins with the field's name; ``isolation`` as of the shim."""
+def unsupported_in_pod(
+    pod: Mapping[str, Any],
+    isolation: str,
+    *,
+    has_resolver: bool,
+    scheduler_names: Collection[str] = (),
+) -> list[str]:
+    """What of a pod has no effect here, each a sentence that begins with the field's name.
+
+    ``isolation`` is the shim's; ``scheduler_names`` are those of the Extension.
+    """
     spec = pod["spec"]
-    found = [*_pod(spec), *([] if has_resolver else _dns(spec)), *_volumes(spec)]
+    found = [*_pod(spec, scheduler_names), *([] if has_resolver else _dns(spec)), *_volumes(spec)]
     if spec.get("hostAliases") and isolation == "plain":
         found.append("hostAliases: needs namespaces")
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
@@ -101,11 +109,12 @@ def _port(port: Mapping[str, Any], *, is_plain: bool) -> Iterator[str]:
         yield f"nodePort {port['nodePort']}/{protocol} is not opened on this machine, only TCP is"
 
 
-def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
+def _pod(spec: Mapping[str, Any], scheduler_names: Collection[str]) -> Iterator[str]:
     for field, text in _IGNORED_POD_FIELDS.items():
         if _value(spec, field):
             yield f"{field}: {text}"
-    if spec.get("schedulerName", _SCHEDULERS[0]) not in _SCHEDULERS:
+    scheduler = spec.get("schedulerName", _DEFAULT_SCHEDULER)
+    if scheduler not in (_DEFAULT_SCHEDULER, *scheduler_names):
         yield "schedulerName: all pods are placed by the one scheduler of this cluster"
     if spec.get("hostUsers") is False:
         yield "hostUsers: pods have the users that the cluster has"

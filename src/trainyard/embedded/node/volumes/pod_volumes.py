@@ -27,7 +27,7 @@ from trainyard.embedded.node.volumes.host_folders import (
     path_component,
     relative_path,
 )
-from trainyard.kinds.shared import labels
+from trainyard.kube import embedded_contract
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from trainyard.podruntime.filesystem import safe_paths
@@ -246,7 +246,7 @@ class PodVolumes:
             )
         except NotFound:
             return ""
-        folder = (found["metadata"].get("annotations") or {}).get(labels.FOLDER, "")
+        folder = (found["metadata"].get("annotations") or {}).get(embedded_contract.FOLDER, "")
         return folder if isinstance(folder, str) and folder.startswith("/") else ""
 
     def _files(

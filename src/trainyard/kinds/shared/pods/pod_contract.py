@@ -7,29 +7,21 @@ that knows what a job is has been imported (decision 335).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+
+from trainyard.kube import embedded_contract
 
 CHANNEL_PATH = "/t9k/channel"
 """Where a pod finds how to reach the controller."""
-OBSERVER_PATH = "/t9k/observer"
+OBSERVER_PATH = embedded_contract.OBSERVER_PATH
 """Where it finds the programs by which its ranks are observed."""
-OBSERVE = "TRAINYARD_OBSERVE"
+OBSERVE = embedded_contract.OBSERVE
 """The variable that has them observed."""
 PYTHONPATH = "PYTHONPATH"
-STOPPED = "trainyard.dev/Stopped"
+STOPPED = embedded_contract.STOPPED
 """The condition of an observed pod in which processes are stopped (decision 291)."""
 
-
-def with_observer_first(path: str) -> str:
-    """A PYTHONPATH with the observer before it, once."""
-    if OBSERVER_PATH in path.split(":"):
-        return path
-    return f"{OBSERVER_PATH}:{path}" if path else OBSERVER_PATH
-
-
-def stopped_text(processes: Iterable[int]) -> str:
-    """The message of that condition: their numbers, as the pod has them."""
-    return f"stopped by a signal: {', '.join(map(str, sorted(processes)))}"
+with_observer_first = embedded_contract.prepend_observer
+stopped_text = embedded_contract.stopped_message
 
 
 def parse_stopped(message: str) -> frozenset[int]:
