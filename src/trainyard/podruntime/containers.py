@@ -65,7 +65,7 @@ class OutputSubscriber:
         self._unsent += data
         self._send()
 
-    def kill_tree(self) -> None:
+    def finish(self) -> None:
         """Close it once it has everything."""
         self._is_ending = True
         self._send()
@@ -79,9 +79,8 @@ class OutputSubscriber:
             self._on_caught_up()
 
     def _ready(self, events: int) -> None:
-        if (
-            events & ~select.EPOLLOUT
-        ):  # the reader has gone: the writing end of a pipe reports nothing else
+        # The writing end of a pipe reports nothing else than that its reader has gone.
+        if events & ~select.EPOLLOUT:
             self.close()
             return
         self._send()
@@ -148,7 +147,7 @@ class Container(ForkedChild):
             raise ProcessLookupError(f"container {other.state.name} is not running")
         self.fork_into.append(isolation.open_namespace(other.pid, "pid"))
         self.flags = self.flags & ~sys.CLONE_NEWPID | FORK_INTO_PROCESS_NAMESPACE
-        self.outlives_init = True
+        self.leaves_descendants = True
 
     def open(self) -> None:
         """Open its log and the pipe of its output; raises OSError."""
@@ -176,27 +175,27 @@ class Container(ForkedChild):
 
     # -- reports -----------------------------------------------------------------------------------
 
-    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
-        if progress.terminal and self._awaits_terminal and self.state.state == "starting":
+    def on_report(self, report: ChildReport, descriptors: list[int]) -> None:
+        if report.terminal and self._awaits_terminal and self.state.state == "starting":
             self._awaits_terminal = False
             (self._output,) = descriptors
             self._input = os.dup(self._output)
             self._watch_output()
         else:
-            super().on_report(progress, descriptors)
+            super().on_report(report, descriptors)
         before = self.state.state
-        self._record(progress)
+        self._record(report)
         if self.state.state != before:
             self._hub.notify(self.state)
 
-    def _record(self, on_report: ChildReport) -> None:
+    def _record(self, report: ChildReport) -> None:
         self.state = self.state._replace(
             pid=self.pid,
-            state="running" if on_report.started else self.state.state,
-            error=on_report.error or self.state.error,
-            signal=on_report.signal or self.state.signal,
-            full=on_report.full or self.state.full,
-            code=self.state.code if on_report.code is None else on_report.code,
+            state="running" if report.started else self.state.state,
+            error=report.error or self.state.error,
+            signal=report.signal or self.state.signal,
+            full=report.full or self.state.full,
+            code=self.state.code if report.code is None else report.code,
         )
 
     def on_invalid_report(self, error: Exception) -> None:
@@ -215,11 +214,11 @@ class Container(ForkedChild):
     def on_exit(self, status: int) -> None:
         if self.state.code is None:
             code = os.waitstatus_to_exitcode(status)
-            on_report = code if code >= 0 else 128 - code
-            self.state = self.state._replace(signal=max(0, -code), code=on_report)
+            exit_code = code if code >= 0 else 128 - code
+            self.state = self.state._replace(signal=max(0, -code), code=exit_code)
         self._mark_ended()
         self._resume_output()
-        if self.outlives_init:  # else the sessions have died with it
+        if self.leaves_descendants:  # else the sessions have died with it
             for session in self._hub.sessions:
                 if session.container is self:
                     session.kill_tree()
@@ -266,8 +265,8 @@ class Container(ForkedChild):
             return []
         if not self._input_is_exclusive:
             return [os.dup(self._input)]
-        owned_fds, self._input = self._input, -1
-        return [owned_fds]
+        writer, self._input = self._input, -1
+        return [writer]
 
     def _resume_output(self) -> None:
         """Read output again once no subscriber holds it up."""
@@ -280,9 +279,8 @@ class Container(ForkedChild):
                 self._watch_output()
 
     def _watch_output(self) -> None:
-        os.set_blocking(
-            self._output, False
-        )  # a terminal's, too, for whoever attaches and writes to it
+        # With a terminal that holds, too, for whoever attaches and writes to it.
+        os.set_blocking(self._output, False)
         self._hub.loop.register(self._output, lambda _: self._read(), self.on_invalid_report)
 
     def _receive(self) -> bytes | None:
@@ -338,7 +336,7 @@ class Container(ForkedChild):
             os.close(self._input)
             self._input = -1
         for subscriber in list(self._subscribers):
-            subscriber.kill_tree()
+            subscriber.finish()
 
 
 class ContainerHub:
@@ -397,10 +395,10 @@ class ExecSession(ForkedChild):
         self._hub = hub
         self._is_reported = False
 
-    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
-        super().on_report(progress, descriptors)
-        if progress.code is not None:
-            self._tell(progress.code)
+    def on_report(self, report: ChildReport, descriptors: list[int]) -> None:
+        super().on_report(report, descriptors)
+        if report.code is not None:
+            self._report_end(report.code)
 
     def on_invalid_report(self, error: Exception) -> None:
         self.kill_tree()
@@ -413,14 +411,14 @@ class ExecSession(ForkedChild):
             errors = self.owned_fds[0 if self.task.command.tty else 2]
             os.set_blocking(errors, False)
             os.write(errors, f"cannot run a command here: {reason}\n".encode(errors="replace"))
-        self._tell(NOT_EXECUTABLE)
+        self._report_end(NOT_EXECUTABLE)
 
     def on_exit(self, status: int) -> None:
         self._hub.sessions.discard(self)
         code = os.waitstatus_to_exitcode(status)
-        self._tell(code if code >= 0 else 128 - code)
+        self._report_end(code if code >= 0 else 128 - code)
 
-    def _tell(self, code: int) -> None:
+    def _report_end(self, code: int) -> None:
         if not self._is_reported:
             self._is_reported = True
             self._hub.notify(SessionEnded(self.name, code))

@@ -24,7 +24,7 @@ class ForkedChild:
         """``owned_fds`` are closed once the child has them; ``borrowed_fds``, sent behind them, are
         not."""
         self.task, self.flags = task, flags
-        self.outlives_init = task is not None and task.context.kind == "plain"
+        self.leaves_descendants = task is not None and task.context.kind == "plain"
         """Whether what it has started survives its own end: without namespaces it does."""
         self.owned_fds, self.borrowed_fds = list(owned_fds), list(borrowed_fds)
         self.fork_into: list[int] = []
@@ -47,7 +47,7 @@ class ForkedChild:
 
     def kill_tree(self) -> None:
         """Kill it with all its descendants."""
-        self.kill(KILL_ALL if self.outlives_init else signal.SIGKILL)
+        self.kill(KILL_ALL if self.leaves_descendants else signal.SIGKILL)
 
     def close_owned(self) -> None:
         for fd in (*self.owned_fds, *self.fork_into):

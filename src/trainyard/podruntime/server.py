@@ -58,9 +58,8 @@ class Shim:
         open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files[1],) * 2)
         is_plain = network.kind == "plain"
-        if (
-            is_plain
-        ):  # this process inherits the orphans of a container init that was killed, and kills them
+        if is_plain:
+            # Orphans of a container init that was killed become our children, and are killed.
             sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
         self._context = ClusterContext(
             self._base,
@@ -72,8 +71,8 @@ class Shim:
         self._watch_signals()
         self._hub = ContainerHub(self._loop, self._notify)
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
-        ground = "" if is_plain else self._base
-        self._zygote = ZygoteClient(self._loop, self._flags, ground, kills_orphans=is_plain)
+        root_base = "" if is_plain else self._base
+        self._zygote = ZygoteClient(self._loop, self._flags, root_base, kills_orphans=is_plain)
         self._lacks_spares = True
         self._relay = ServiceRelayManager(self._context, self._zygote, self._loop, self._open_in)
         self._egress = EgressManager(self._loop, outside, network.gateway)
@@ -379,8 +378,7 @@ def serve(
         outside = None
     if listener is None:
         # Without namespaces the shim has to kill its pods itself when its owner dies.
-        kill_tree = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
-        sys.die_with_parent(kill_tree)
+        sys.die_with_parent(signal.SIGTERM if network.kind == "plain" else signal.SIGKILL)
         if os.getppid() != owner:
             return
     shim = Shim(state_dir, network, outside)

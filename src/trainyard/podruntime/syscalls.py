@@ -191,8 +191,8 @@ def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
 
 
 def set_hostname(name: str) -> None:
-    encode_report = name.encode()
-    _check(_libc.sethostname(encode_report, ctypes.c_size_t(len(encode_report))), "sethostname")
+    encoded = name.encode()
+    _check(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))), "sethostname")
 
 
 def prctl(option: int, argument: int, second: int = 0) -> None:

@@ -30,9 +30,9 @@ from trainyard.podruntime.processes.child_channel import (
 )
 from trainyard.podruntime.processes.child_tasks import (
     CANNOT_START,
-    FORK_FLAGS,
     FORK_INTO_CGROUP,
     FORK_INTO_PROCESS_NAMESPACE,
+    FORK_REQUEST,
     ChildReport,
     ChildTask,
     ClusterContext,
@@ -63,10 +63,10 @@ def main() -> NoReturn:
     gc.collect()
     gc.freeze()
     while True:
-        data, descriptors = receive_descriptors(control, FORK_FLAGS.size)
+        data, descriptors = receive_descriptors(control, FORK_REQUEST.size)
         if not data:
             os._exit(0)
-        _fork(control, FORK_FLAGS.unpack(data)[0], descriptors, base_mounts)
+        _fork(control, FORK_REQUEST.unpack(data)[0], descriptors, base_mounts)
 
 
 def _warm_up() -> None:
@@ -153,9 +153,8 @@ def _clone_prepared(flags: int, cgroup: int, base_mounts: BaseMounts | None) -> 
 
 def _clone(flags: int, cgroup: int) -> int:
     if cgroup >= 0:
-        with contextlib.suppress(
-            OSError
-        ):  # an old kernel, or the group is gone: the child joins it later
+        # With an old kernel, or where the group is gone, the child joins it later, or does without.
+        with contextlib.suppress(OSError):
             return sys.clone_into(cgroup, flags)
     return sys.clone(flags)
 

@@ -22,7 +22,7 @@ from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.forked_child import ForkedChild
 from trainyard.podruntime.processes import child_tasks, descendants
 from trainyard.podruntime.processes.child_channel import ChildChannel, ReceivedReport, memory_file
-from trainyard.podruntime.processes.child_tasks import FORK_FLAGS, ChildReport, ChildTask
+from trainyard.podruntime.processes.child_tasks import FORK_REQUEST, ChildReport, ChildTask
 
 _AT_ONCE = 8
 # For one child, and for zygotes in a row that have forked nothing.
@@ -50,9 +50,9 @@ class _SpareProcess(ForkedChild):
     def on_not_started(self, reason: str) -> None:
         self._on_failed()
 
-    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
-        super().on_report(progress, descriptors)
-        if progress.error:
+    def on_report(self, report: ChildReport, descriptors: list[int]) -> None:
+        super().on_report(report, descriptors)
+        if report.error:
             self._on_failed()
 
 
@@ -63,11 +63,11 @@ class ZygoteClient:
     """
 
     def __init__(
-        self, context: event_loop.EventLoop, spare_flags: int, base: str, *, kills_orphans: bool
+        self, loop: event_loop.EventLoop, spare_flags: int, base: str, *, kills_orphans: bool
     ) -> None:
         """``spare_flags``: namespaces of children forked in advance; ``base`` as in
         ``ClusterContext``."""
-        self._loop, self._base = context, base
+        self._loop, self._base = loop, base
         self._spare_flags, self._can_spare = spare_flags, True
         self._spares: deque[ForkedChild] = deque()
         self._kills_orphans = kills_orphans
@@ -155,7 +155,7 @@ class ZygoteClient:
             _send_task(channel, child.task, child)
         try:
             socket.send_fds(
-                self._control, [FORK_FLAGS.pack(child.flags)], [channel.theirs, *child.fork_into]
+                self._control, [FORK_REQUEST.pack(child.flags)], [channel.theirs, *child.fork_into]
             )
         except (BrokenPipeError, ConnectionResetError):
             pass  # the zygote's death is noticed separately, and the fork requested again
@@ -202,18 +202,18 @@ class ZygoteClient:
             )
 
     def _on_message(self, child: ForkedChild, message: ReceivedReport) -> None:
-        sender, progress, descriptors = message
-        if not child.pid and progress.error:  # the zygote reports that it could not fork
+        sender, report, descriptors = message
+        if not child.pid and report.error:  # the zygote reports that it could not fork
             self._forking.remove(child)
-            self._give_up(child, progress.error)
+            self._give_up(child, report.error)
         elif not child.pid:
             self._on_forked(child, sender)
         elif sender != child.pid:
             for fd in descriptors:
                 os.close(fd)
             raise PermissionError(f"process {sender} writes into the channel of {child.pid}")
-        if child.pid and progress != ChildReport():
-            child.on_report(progress, descriptors)
+        if child.pid and report != ChildReport():
+            child.on_report(report, descriptors)
 
     def _on_forked(self, child: ForkedChild, pid: int) -> None:
         self._forking.remove(child)
@@ -306,12 +306,12 @@ class ZygoteClient:
             if pid not in self._by_pid:  # its first message may not have been read yet
                 for child in list(self._forking):
                     self._read_remaining(child)
-            if (on_exit := self._by_pid.pop(pid, None)) is not None:
-                if on_exit in self._spares:
-                    self._spares.remove(on_exit)
-                self._read_remaining(on_exit)
-                self._forget_channel(on_exit)
-                event_loop.run_catching(partial(on_exit.on_exit, status), on_exit.on_invalid_report)
+            if (ended := self._by_pid.pop(pid, None)) is not None:
+                if ended in self._spares:
+                    self._spares.remove(ended)
+                self._read_remaining(ended)
+                self._forget_channel(ended)
+                event_loop.run_catching(partial(ended.on_exit, status), ended.on_invalid_report)
         self._may_have_orphans = self._kills_orphans  # orphans appear when their parents die
 
     def tick(self) -> None:
@@ -325,9 +325,8 @@ class ZygoteClient:
                 self._fork_again(child)
         if not self._closed:
             self._pump()
-        if (
-            self._may_have_orphans and not self._forking
-        ):  # a child being forked could be mistaken for an orphan
+        # A child being forked could be mistaken for an orphan.
+        if self._may_have_orphans and not self._forking:
             self._may_have_orphans = False
             self._kill_orphans()
 

@@ -31,9 +31,9 @@ class EgressManager:
     own."""
 
     def __init__(
-        self, event_loop: event_loop.EventLoop, launcher: socket.socket | None, gateway: str
+        self, loop: event_loop.EventLoop, launcher: socket.socket | None, gateway: str
     ) -> None:
-        self._loop, self._launcher, self._gateway = event_loop, launcher, gateway
+        self._loop, self._launcher, self._gateway = loop, launcher, gateway
         self._sockets: tproxy_setup.TproxySockets | None = None
         self._ports: tuple[int, ...] = ()
         self._names: dict[str, str] = {}

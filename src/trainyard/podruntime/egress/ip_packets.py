@@ -69,9 +69,9 @@ def ip_header(
     return struct.pack(">BBHHHBBH4s4s", *fields)
 
 
-def reset(parse_opening: Opening) -> bytes:
+def reset(opening: Opening) -> bytes:
     """The TCP segment that refuses a connection (RST)."""
-    flow, acknowledged = parse_opening.flow, (parse_opening.sequence + 1) & 0xFFFFFFFF
+    flow, acknowledged = opening.flow, (opening.sequence + 1) & 0xFFFFFFFF
     ports = (flow.target_port, flow.source_port)
     segment = struct.pack(">HHIIBBHHH", *ports, 0, acknowledged, 0x50, _ACK_RST, 0, 0, 0)
     return _with_checksum(flow.target, flow.source, segment)

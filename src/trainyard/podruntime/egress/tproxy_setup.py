@@ -132,9 +132,8 @@ def _make_all(gateway: str, opened: list[socket.socket]) -> TproxySockets:
     streams = new(socket.AF_INET, socket.SOCK_STREAM)
     streams.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     streams.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
-    streams.bind(
-        ("127.0.0.1", _TCP_PORT)
-    )  # at any other address pods could connect to the port itself
+    # At any other address pods could connect to the port itself.
+    streams.bind(("127.0.0.1", _TCP_PORT))
     streams.listen(_BACKLOG)
     datagrams = new(socket.AF_INET, socket.SOCK_DGRAM)
     datagrams.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)

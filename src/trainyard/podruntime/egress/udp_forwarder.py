@@ -26,14 +26,9 @@ _UNANSWERED_SECONDS, _ANSWERED_SECONDS = 30.0, 120.0
 
 class _Association:
     def __init__(
-        self, flow: Flow, choose_endpoint: Endpoint, open_socket: socket.socket, quoted: bytes
+        self, flow: Flow, endpoint: Endpoint, outside: socket.socket, quoted: bytes
     ) -> None:
-        self.flow, self.choose_endpoint, self.open_socket, self.quoted = (
-            flow,
-            choose_endpoint,
-            open_socket,
-            quoted,
-        )
+        self.flow, self.endpoint, self.outside, self.quoted = flow, endpoint, outside, quoted
         self.used_at = time.monotonic()
         self.idle_seconds = _UNANSWERED_SECONDS
 
@@ -66,10 +61,10 @@ class UdpForwarder:
         with contextlib.suppress(BlockingIOError):
             for _turn in range(_AT_ONCE):
                 data, extra, _, (source, port) = inside.recvmsg(_MAX_DATAGRAM_BYTES, 64)
-                choose_endpoint = next((c for _, kind, c in extra if kind == _IP_ORIGDSTADDR), b"")
-                if len(choose_endpoint) >= 8:
-                    (target_port,) = struct.unpack_from(">H", choose_endpoint, 2)
-                    flow = Flow(socket.inet_aton(source), port, choose_endpoint[4:8], target_port)
+                endpoint = next((c for _, kind, c in extra if kind == _IP_ORIGDSTADDR), b"")
+                if len(endpoint) >= 8:
+                    (target_port,) = struct.unpack_from(">H", endpoint, 2)
+                    flow = Flow(socket.inet_aton(source), port, endpoint[4:8], target_port)
                     self._send(flow, data)
 
     def _send(self, flow: Flow, data: bytes) -> None:
@@ -81,7 +76,7 @@ class UdpForwarder:
         association.used_at = time.monotonic()
         self._by_pod[flow.source].move_to_end(flow)
         try:
-            association.open_socket.send(data)
+            association.outside.send(data)
         except BlockingIOError:
             pass  # lost, as in any network
         except OSError as error:
@@ -91,7 +86,7 @@ class UdpForwarder:
         quoted = ip_packets.ip_header(flow.source, flow.target, ip_packets.UDP, 8 + length)
         quoted += ip_packets.datagram(flow.source_port, flow.target_port, bytes(length))[:8]
         try:
-            choose_endpoint = self._router.choose_endpoint(flow.target, flow.target_port)
+            endpoint = self._router.choose_endpoint(flow.target, flow.target_port)
         except OSError as error:
             self._replies.unreachable(flow, quoted, error.errno or errno.EACCES)
             return None
@@ -100,27 +95,25 @@ class UdpForwarder:
                 return None  # other pods use up the total limit
             self._drop(next(iter(self._by_pod[flow.source].values())))
             self._quota.take(flow.source)
-        open_socket = None
+        outside = None
         try:
-            open_socket = self._router.open_socket(flow.source)
-            open_socket.setblocking(False)
-            open_socket.connect(choose_endpoint)
+            outside = self._router.open_socket(flow.source)
+            outside.setblocking(False)
+            outside.connect(endpoint)
         except OSError as error:
-            if open_socket is not None:
-                open_socket.close()
+            if outside is not None:
+                outside.close()
             self._quota.give_back(flow.source)
             self._replies.unreachable(flow, quoted, error.errno or 0)
             return None
-        made = self._by_pod[flow.source][flow] = _Association(
-            flow, choose_endpoint, open_socket, quoted
-        )
-        self._poll.watch(open_socket.fileno(), partial(self._on_answer, made))
+        made = self._by_pod[flow.source][flow] = _Association(flow, endpoint, outside, quoted)
+        self._poll.watch(outside.fileno(), partial(self._on_answer, made))
         return made
 
     def _on_answer(self, association: _Association, _: int) -> None:
         try:
             for _turn in range(_AT_ONCE):
-                data = association.open_socket.recv(_MAX_DATAGRAM_BYTES)
+                data = association.outside.recv(_MAX_DATAGRAM_BYTES)
                 association.used_at = time.monotonic()
                 association.idle_seconds = _ANSWERED_SECONDS
                 self._replies.datagram(association.flow, data)
@@ -136,7 +129,7 @@ class UdpForwarder:
         """Drop flows for which ``is_current`` no longer holds."""
         for associations in tuple(self._by_pod.values()):
             for each in tuple(associations.values()):
-                if not is_current(each.flow, each.choose_endpoint):
+                if not is_current(each.flow, each.endpoint):
                     self._drop(each)
 
     def forget_pod(self, pod: bytes) -> None:
@@ -145,8 +138,8 @@ class UdpForwarder:
 
     def _drop(self, association: _Association) -> None:
         source = association.flow.source
-        self._poll.unwatch(association.open_socket.fileno())
-        association.open_socket.close()
+        self._poll.unwatch(association.outside.fileno())
+        association.outside.close()
         self._quota.give_back(source)
         del self._by_pod[source][association.flow]
 

@@ -215,9 +215,8 @@ class _RootBuilder:
 
     def _expose_host(self) -> None:
         if not self._layer("/", base_mounts.NEW_ROOT):
-            sys.mount(
-                base_mounts.NEW_ROOT, base_mounts.NEW_ROOT, "", sys.MS_BIND
-            )  # pivot_root needs a mount point
+            # pivot_root needs a mount point.
+            sys.mount(base_mounts.NEW_ROOT, base_mounts.NEW_ROOT, "", sys.MS_BIND)
             self._open_top()
             self._layers.append(os.dup(self._top))
             self._rebuild_by_entry("/")

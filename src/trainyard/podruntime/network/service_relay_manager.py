@@ -50,15 +50,15 @@ class ServiceRelayProcess(ForkedChild):
             os.close(fd)
         return True
 
-    def stop(self) -> None:
+    def kill_tree(self) -> None:
         self.kill(signal.SIGKILL)
 
-    def on_report(self, progress: ChildReport, descriptors: list[int]) -> None:
-        super().on_report(progress, descriptors)
-        event_loop.log(f"relay: {progress.error}")
+    def on_report(self, report: ChildReport, descriptors: list[int]) -> None:
+        super().on_report(report, descriptors)
+        event_loop.log(f"relay: {report.error}")
 
     def on_invalid_report(self, error: Exception) -> None:
-        self.stop()
+        self.kill_tree()
 
     def on_not_started(self, reason: str) -> None:
         event_loop.log(f"relay: {reason}")
@@ -104,14 +104,14 @@ class ServiceRelayManager:
         self,
         context: ClusterContext,
         zygote: ZygoteClient,
-        event_loop: event_loop.EventLoop,
+        loop: event_loop.EventLoop,
         open_in: Callable[[str, int], int],
     ) -> None:
         """``open_in(address, kind)`` opens a socket in the pod at that address; LookupError if
         none."""
-        self._around = context
+        self._context = context
         self._zygote = zygote
-        self.loop, self.open_in = event_loop, open_in
+        self.loop, self.open_in = loop, open_in
         self._relay: ServiceRelayProcess | None = None
         self._forwards: SetForwards | None = None
         self._started_at = 0.0
@@ -124,7 +124,7 @@ class ServiceRelayManager:
         if self._relay is None:
             self.tick()
         elif not self._relay.set_forwards(wanted):
-            self._relay.stop()
+            self._relay.kill_tree()
 
     def on_relay_exit(self, relay: ServiceRelayProcess) -> None:
         """Handle the exit of a relay."""
@@ -138,7 +138,7 @@ class ServiceRelayManager:
         if self._relay or self._forwards is None or now < self._started_at + _DELAY_SECONDS:
             return
         self._started_at = now
-        self._relay = ServiceRelayProcess(self._around, self)
+        self._relay = ServiceRelayProcess(self._context, self)
         self._relay.set_forwards(self._forwards)
         self._zygote.start(self._relay)
 
@@ -146,4 +146,4 @@ class ServiceRelayManager:
         """Stop the relay for good."""
         self._forwards = None
         if self._relay is not None:
-            self._relay.stop()
+            self._relay.kill_tree()

@@ -76,9 +76,9 @@ class UdpServiceRelay:
             except (OSError, OverflowError) as error:
                 self._report_error(f"{type(error).__name__}: {error}: UDP at {key[0]}:{key[1]}")
 
-        def is_current(flow: Flow, choose_endpoint: Endpoint) -> bool:
+        def is_current(flow: Flow, endpoint: Endpoint) -> bool:
             forward = wanted.get((socket.inet_ntoa(flow.target), flow.target_port))
-            return forward is not None and choose_endpoint in forward.endpoints
+            return forward is not None and endpoint in forward.endpoints
 
         self._datagrams.drop_unless(is_current)
 

@@ -19,7 +19,7 @@ KILL_ALL = signal.SIGUSR1
 """Tells a child to kill all its descendants. In a process namespace SIGKILL does that."""
 FORWARDED_SIGNALS = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
 """Signals that a container init passes on to the program."""
-FORK_FLAGS = struct.Struct("=I")
+FORK_REQUEST = struct.Struct("=I")
 """A request to the zygote: clone flags. Attached is the child's end of its channel."""
 FORK_INTO_CGROUP = 1
 """A flag: attached, behind the channel, is the control group to fork into."""

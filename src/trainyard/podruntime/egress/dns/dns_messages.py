@@ -60,7 +60,7 @@ def read_question(message: bytes) -> Question:
     """Parse a query; raises ValueError if it is not exactly one question."""
     if len(message) < _HEADER_BYTES:
         raise ValueError("too short")
-    _, flags, count, is_answer_to, authorities, additional = struct.unpack_from(">HHHHHH", message)
+    _, flags, count, answers, authorities, additional = struct.unpack_from(">HHHHHH", message)
     if flags & _OPCODE_AND_RESPONSE or count != 1:
         raise ValueError("not one question")
     labels, place = [], _HEADER_BYTES
@@ -76,7 +76,7 @@ def read_question(message: bytes) -> Question:
     asked = Question(message, name, struct.unpack_from(">H", message, place + 1)[0], end)
     if (
         additional
-        and not is_answer_to
+        and not answers
         and not authorities
         and len(message) >= end + 11
         and not message[end]

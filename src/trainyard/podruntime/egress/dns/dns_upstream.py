@@ -43,15 +43,15 @@ class _Server:
 
 class _Lookup:
     def __init__(
-        self, message: bytes, socket_kind: int, parse_servers: list[_Server], done: Done
+        self, message: bytes, socket_kind: int, servers: list[_Server], done: Done
     ) -> None:
-        self.message, self.socket_kind, self.parse_servers, self.done = (
+        self.message, self.socket_kind, self.servers, self.done = (
             message,
             socket_kind,
-            parse_servers,
+            servers,
             done,
         )
-        self.timeout_seconds = _PATIENCE_SECONDS / max(1, len(parse_servers))
+        self.timeout_seconds = _PATIENCE_SECONDS / max(1, len(servers))
         self.server: _Server | None = None
         self.socket: socket.socket | None = None
         self.read = b""
@@ -90,8 +90,8 @@ class UpstreamServers:
 
     def _ask_next(self, lookup: _Lookup) -> None:
         self._close_socket(lookup)
-        while lookup.parse_servers:
-            server = lookup.server = lookup.parse_servers.pop(0)
+        while lookup.servers:
+            server = lookup.server = lookup.servers.pop(0)
             now = lookup.began_at = time.monotonic()
             is_silent = server.silent_until > now
             lookup.deadline = now + (
