@@ -104,7 +104,7 @@ def _authority(path: Path) -> ChannelCA:
     found = None
     with suppress(OSError, ValueError):
         check_secret(path)
-        found = ChannelCA.read(json.loads(path.read_bytes()))
+        found = ChannelCA.from_files(json.loads(path.read_bytes()))
     if found is not None and found.is_valid_for(_CHANNEL_HOSTS, wall_clock()):
         return found
     made = issue_channel_ca(_CHANNEL_HOSTS, found, wall_clock())

@@ -136,11 +136,11 @@ class OperatorProcess:
     async def _lead(self, controller: Controller) -> None:
         await controller.synced.wait()
         async with asyncio.TaskGroup() as group:
-            if self._channel is not None and (pointer := self._pointer()) is not None:
-                group.create_task(pointer.keep())
+            if self._channel is not None and (endpoint := self._leader_endpoint()) is not None:
+                group.create_task(endpoint.maintain())
             group.create_task(controller.work())
 
-    def _pointer(self) -> LeaderEndpoint | None:
+    def _leader_endpoint(self) -> LeaderEndpoint | None:
         channel = self._settings.channel
         service = service_from_address(self._settings.operator.lifecycle.channel_address)
         if service is None or not channel.endpoint:
@@ -153,7 +153,7 @@ class OperatorProcess:
         if not address:
             return None
         lease, host = self._settings.lease, address.rpartition(":")[0]
-        keeper = ChannelCredentials(
+        credentials = ChannelCredentials(
             self._client,
             lease.namespace if lease else self._client.namespace,
             f"{lease.name if lease else LeaseSettings().name}-channel",
@@ -163,7 +163,9 @@ class OperatorProcess:
         while True:
             try:
                 return ReportChannel(
-                    await keeper.authority(), keeper.authority, self._metrics.reported
+                    await credentials.load_or_issue(),
+                    credentials.load_or_issue,
+                    self._metrics.reported,
                 )
             except KubeError as error:
                 log.warning("pods cannot report: %s", error)

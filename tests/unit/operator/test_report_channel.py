@@ -30,11 +30,11 @@ REPORT = {"trainerStatus": {"progressPercentage": 12, "metrics": [{"name": "loss
 
 
 @dataclass
-class Ear:
+class FakeController:
     """Two jobs, of which one has ended."""
 
     is_working: bool = True
-    heard: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
+    received: list[tuple[str, str, Mapping[str, Any]]] = field(default_factory=list)
     left: int = 1000
 
     def find_job(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
@@ -49,16 +49,16 @@ class Ear:
     def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         if "trainerStatus" not in body:
             raise BadReport("trainerStatus: missing")
-        self.heard.append((uid, pod, body))
+        self.received.append((uid, pod, body))
         return body
 
 
 @dataclass
-class Yard:
+class ServedChannel:
     """A channel that is served, and a client's way to it."""
 
-    ear: Ear
-    authority: ChannelCA
+    controller: FakeController
+    ca: ChannelCA
     address: tuple[str, int]
     context: ssl.SSLContext
 
@@ -79,24 +79,24 @@ class Yard:
     async def post(
         self, body: bytes, *, name: str = "a", pod: str = "a-0", token: str = "", more: str = ""
     ) -> tuple[int, dict[str, Any], str]:
-        token = token or self.authority.token(f"uid-{name}")
+        token = token or self.ca.token(f"uid-{name}")
         head = f"POST {PATH.format(name, pod)} HTTP/1.1\r\nHost: x\r\n{more}"
         head += f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
         return await self.say(head.encode() + body)
 
 
 @asynccontextmanager
-async def served(authority: ChannelCA | None = None, port: int = 0) -> AsyncIterator[Yard]:
+async def served(authority: ChannelCA | None = None, port: int = 0) -> AsyncIterator[ServedChannel]:
     made = authority or issue_channel_ca(HOSTS, None, datetime.now(UTC))
 
     async def renew() -> ChannelCA:
         return made
 
-    ear, end = Ear(), socket.create_server(("127.0.0.1", port))
-    task = asyncio.create_task(ReportChannel(made, renew).serve(end, ear))
+    controller, end = FakeController(), socket.create_server(("127.0.0.1", port))
+    task = asyncio.create_task(ReportChannel(made, renew).serve(end, controller))
     context = ssl.create_default_context(cadata=made.files[CA])
     try:
-        yield Yard(ear, made, end.getsockname(), context)
+        yield ServedChannel(controller, made, end.getsockname(), context)
         assert not task.done(), task
     finally:
         task.cancel()
@@ -112,25 +112,25 @@ async def _drip(writer: asyncio.StreamWriter) -> None:
 
 async def test_a_report_is_heard_and_echoed() -> None:
     body = json.dumps(REPORT).encode()
-    async with served() as yard:
-        status, answer, _ = await yard.post(body)
+    async with served() as channel:
+        status, answer, _ = await channel.post(body)
         assert (status, answer) == (200, REPORT)
-        assert yard.ear.heard == [("uid-a", "a-0", REPORT)]
+        assert channel.controller.received == [("uid-a", "a-0", REPORT)]
 
 
 async def test_reports_of_one_connection_follow_each_other() -> None:
     body = json.dumps(REPORT).encode()
-    async with served() as yard:
-        token = yard.authority.token("uid-a")
+    async with served() as channel:
+        token = channel.ca.token("uid-a")
         head = f"POST {PATH.format('a', 'a-0')} HTTP/1.1\r\nHost: x\r\n"
         head += f"Authorization: Bearer {token}\r\nContent-Length: {len(body)}\r\n\r\n"
-        reader, writer = await yard.open()
+        reader, writer = await channel.open()
         async with asyncio.timeout(WAIT):
             for _ in range(3):
                 writer.write(head.encode() + body)
                 await reader.readuntil(body)
         writer.close()
-        assert len(yard.ear.heard) == 3
+        assert len(channel.controller.received) == 3
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,13 @@ async def test_reports_of_one_connection_follow_each_other() -> None:
 async def test_only_a_pod_of_the_job_is_let_in(
     name: str, pod: str, token: str, status: int
 ) -> None:
-    async with served() as yard:
-        given = yard.authority.token(token) if token.startswith("uid") else token
-        code, answer, _ = await yard.post(b'{"trainerStatus":{}}', name=name, pod=pod, token=given)
+    async with served() as channel:
+        given = channel.ca.token(token) if token.startswith("uid") else token
+        code, answer, _ = await channel.post(
+            b'{"trainerStatus":{}}', name=name, pod=pod, token=given
+        )
         assert (code, answer["kind"], answer["code"]) == (status, "Status", status)
-        assert not yard.ear.heard
+        assert not channel.controller.received
 
 
 @pytest.mark.parametrize(
@@ -164,8 +166,8 @@ async def test_only_a_pod_of_the_job_is_let_in(
     ],
 )
 async def test_what_is_no_report_is_told_so(body: bytes, status: int, text: str) -> None:
-    async with served() as yard:
-        code, answer, _ = await yard.post(body)
+    async with served() as channel:
+        code, answer, _ = await channel.post(body)
         assert (code, answer["code"]) == (status, status)
         assert text in answer["message"]
 
@@ -173,20 +175,20 @@ async def test_what_is_no_report_is_told_so(body: bytes, status: int, text: str)
 async def test_a_body_that_does_not_say_its_size_ends_at_the_limit() -> None:
     head = f"POST {PATH.format('a', 'a-0')} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
     chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
-    async with served() as yard:
-        code, _, _ = await yard.say(head.encode() + b"\r\n" + chunk * 4)
+    async with served() as channel:
+        code, _, _ = await channel.say(head.encode() + b"\r\n" + chunk * 4)
         assert code == 413
 
 
 async def test_headers_have_a_limit_too() -> None:
-    async with served() as yard:
-        code, _, _ = await yard.post(b"{}", more=f"X-Long: {'x' * 20_000}\r\n")
+    async with served() as channel:
+        code, _, _ = await channel.post(b"{}", more=f"X-Long: {'x' * 20_000}\r\n")
         assert code == 431
 
 
 async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
-    async with served() as yard:
-        reader, writer = await yard.open()
+    async with served() as channel:
+        reader, writer = await channel.open()
         writer.write(b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
         async with asyncio.timeout(WAIT):
             assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
@@ -194,53 +196,53 @@ async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
 
 
 async def test_a_standby_says_when_to_come_again() -> None:
-    async with served() as yard:
-        yard.ear.is_working = False
-        status, _, head = await yard.post(b"{}")
+    async with served() as channel:
+        channel.controller.is_working = False
+        status, _, head = await channel.post(b"{}")
         assert status == 503
         assert "Retry-After: 1" in head
 
 
 async def test_too_many_reports_are_refused() -> None:
-    async with served() as yard:
-        yard.ear.left = 1
+    async with served() as channel:
+        channel.controller.left = 1
         body = json.dumps(REPORT).encode()
-        assert [(await yard.post(body))[0] for _ in range(2)] == [200, 429]
+        assert [(await channel.post(body))[0] for _ in range(2)] == [200, 429]
 
 
 async def test_who_sends_a_letter_at_a_time_is_shown_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_http, "_REQUEST_SECONDS", 0.5)
-    async with served() as yard:
-        reader, writer = await yard.open()
+    async with served() as channel:
+        reader, writer = await channel.open()
         drip = asyncio.create_task(_drip(writer))
         async with asyncio.timeout(WAIT):
             assert b" 408 " in await reader.readline()
             assert await reader.read() != b"", "and why"
         drip.cancel()
         writer.close()
-        assert (await yard.post(json.dumps(REPORT).encode()))[0] == 200
+        assert (await channel.post(json.dumps(REPORT).encode()))[0] == 200
 
 
 async def test_connections_that_never_speak_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_http, "_MAX_CONNECTIONS", 4)
-    async with served() as yard:
-        idle = [await asyncio.open_connection(*yard.address) for _ in range(8)]
-        assert (await yard.post(json.dumps(REPORT).encode()))[0] == 200
+    async with served() as channel:
+        idle = [await asyncio.open_connection(*channel.address) for _ in range(8)]
+        assert (await channel.post(json.dumps(REPORT).encode()))[0] == 200
         for _, writer in idle:
             writer.close()
 
 
 async def test_a_peer_has_a_share_of_the_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_http, "_MAX_OF_PEER", 2)
-    async with served() as yard:
-        held = [await yard.open() for _ in range(2)]
+    async with served() as channel:
+        held = [await channel.open() for _ in range(2)]
         with pytest.raises((ConnectionError, ssl.SSLError)):
-            await yard.open()
+            await channel.open()
         held[0][1].close()
         async with asyncio.timeout(WAIT):
             while True:
                 try:
-                    assert (await yard.post(json.dumps(REPORT).encode()))[0] == 200
+                    assert (await channel.post(json.dumps(REPORT).encode()))[0] == 200
                     break
                 except OSError:
                     await asyncio.sleep(0.02)
@@ -258,9 +260,9 @@ async def test_a_renewed_certificate_is_trusted_by_pods_that_know_the_old_one() 
     )
     assert new.files[CA] != old.files[CA]
     assert new.token("u") == old.token("u")
-    async with served(new) as yard:
-        yard.context = ssl.create_default_context(cadata=old.files[CA])
-        assert (await yard.post(json.dumps(REPORT).encode()))[0] == 200
+    async with served(new) as channel:
+        channel.context = ssl.create_default_context(cadata=old.files[CA])
+        assert (await channel.post(json.dumps(REPORT).encode()))[0] == 200
 
 
 def test_it_is_renewed_in_time_and_for_other_hosts() -> None:
@@ -275,9 +277,9 @@ def test_it_is_renewed_in_time_and_for_other_hosts() -> None:
 
 def test_what_is_not_whole_is_nothing() -> None:
     made = issue_channel_ca(HOSTS, None, NOW)
-    assert ChannelCA.read(made.files) == made
-    assert ChannelCA.read({**made.files, "renewAt": "soon"}) is None
-    assert ChannelCA.read({"ca.crt": made.files[CA]}) is None
+    assert ChannelCA.from_files(made.files) == made
+    assert ChannelCA.from_files({**made.files, "renewAt": "soon"}) is None
+    assert ChannelCA.from_files({"ca.crt": made.files[CA]}) is None
 
 
 # What becomes of reports.

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 
 import trainyard
-from tests.unit.operator.test_report_channel import PATH, Yard, served
+from tests.unit.operator.test_report_channel import PATH, ServedChannel, served
 from trainyard.operator.channel.channel_ca import CA
 
 WAIT_SECONDS = 120.0
 
 
-async def train(script: str, yard: Yard, folder: Path, **more: str) -> tuple[int, str]:
+async def train(script: str, channel: ServedChannel, folder: Path, **more: str) -> tuple[int, str]:
     """Exit code and all output of a script whose job has that channel."""
-    (folder / "ca.crt").write_text(yard.authority.files[CA])
-    (folder / "token").write_text(yard.authority.token("uid-a") + "\n")
-    host, port = yard.address
+    (folder / "ca.crt").write_text(channel.ca.files[CA])
+    (folder / "token").write_text(channel.ca.token("uid-a") + "\n")
+    host, port = channel.address
     environment = {
         **os.environ,
         "KUBEFLOW_TRAINER_SERVER_URL": f"https://{host}:{port}{PATH.format('a', 'a-0')}",
@@ -46,12 +46,12 @@ for step in range(100):
     trainyard.report(step=step, total=100, loss=step / 2, checkpoint="/c" if step == 98 else None)
 trainyard.report(phase="done")
 """
-    async with served() as yard:
-        assert await train(script, yard, tmp_path) == (0, "")
-        assert len(yard.ear.heard) < 10, "the newest only"
-        uid, pod, body = yard.ear.heard[-1]
+    async with served() as channel:
+        assert await train(script, channel, tmp_path) == (0, "")
+        assert len(channel.controller.received) < 10, "the newest only"
+        uid, pod, body = channel.controller.received[-1]
         assert (uid, pod) == ("uid-a", "a-0")
-        status = [each["trainerStatus"] for _, _, each in map(tuple, yard.ear.heard)]
+        status = [each["trainerStatus"] for _, _, each in map(tuple, channel.controller.received)]
         named = {each["name"]: each["value"] for each in body["trainerStatus"]["metrics"]}
         wanted = {"current_step": "99", "total_steps": "100", "loss": "49.5", "phase": "done"}
         assert named == wanted
@@ -73,36 +73,36 @@ trainyard.report(step=2)
 @pytest.mark.parametrize("is_late", [False, True])
 async def test_the_last_word_reaches_the_next_controller(tmp_path: Path, is_late: bool) -> None:
     script = f"import os\nos.chdir({str(tmp_path)!r})\n{LAST}"
-    async with served() as yard:
-        training = asyncio.create_task(train(script, yard, tmp_path))
+    async with served() as channel:
+        training = asyncio.create_task(train(script, channel, tmp_path))
         async with asyncio.timeout(WAIT_SECONDS):
-            while not yard.ear.heard:  # noqa: ASYNC110
+            while not channel.controller.received:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     # The connection that the script has kept is dead now.
     if is_late:
         (tmp_path / "go").touch()
         await asyncio.sleep(0.5)
-    async with served(yard.authority, yard.address[1]) as following:
+    async with served(channel.ca, channel.address[1]) as following:
         (tmp_path / "go").touch()
         assert await training == (0, "")
-        said = following.ear.heard[-1][2]["trainerStatus"]["metrics"]
+        said = following.controller.received[-1][2]["trainerStatus"]["metrics"]
     assert {"name": "current_step", "value": "2"} in said
 
 
 async def test_other_ranks_say_nothing(tmp_path: Path) -> None:
-    async with served() as yard:
-        assert await train("trainyard.report(step=1)", yard, tmp_path, RANK="1") == (0, "")
-        assert not yard.ear.heard
+    async with served() as channel:
+        assert await train("trainyard.report(step=1)", channel, tmp_path, RANK="1") == (0, "")
+        assert not channel.controller.received
 
 
 async def test_a_controller_that_refuses_harms_nothing(tmp_path: Path) -> None:
-    async with served() as yard:
-        yard.ear.is_working = False
-        assert await train("trainyard.report(step=1)", yard, tmp_path) == (0, "")
+    async with served() as channel:
+        channel.controller.is_working = False
+        assert await train("trainyard.report(step=1)", channel, tmp_path) == (0, "")
         nobody = {"KUBEFLOW_TRAINER_SERVER_URL": "https://127.0.0.1:9/x"}
-        assert await train("trainyard.report(step=1)", yard, tmp_path, **nobody) == (0, "")
+        assert await train("trainyard.report(step=1)", channel, tmp_path, **nobody) == (0, "")
         none = {"KUBEFLOW_TRAINER_SERVER_TOKEN": str(tmp_path / "missing")}
-        assert await train("trainyard.report(step=1)", yard, tmp_path, **none) == (0, "")
+        assert await train("trainyard.report(step=1)", channel, tmp_path, **none) == (0, "")
 
 
 async def test_a_fork_after_a_report_goes_on(tmp_path: Path) -> None:
@@ -115,10 +115,10 @@ for _ in range(50):
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 """
-    async with served() as yard:
-        code, said = await train(script, yard, tmp_path)
+    async with served() as channel:
+        code, said = await train(script, channel, tmp_path)
         assert code == 0, said
-        assert yard.ear.heard
+        assert channel.controller.received
 
 
 def test_outside_of_a_job_nothing_is_even_imported() -> None:

@@ -1,8 +1,7 @@
-"""What the pods' channel is trusted by: an authority of our own, the server's certificate, and the
-key from which each job's token is made (decision 218).
+"""The secrets of the report channel: a CA of our own, the server's certificate and the token key.
 
-A token is never stored by the controller: it is a keyed hash of the job's UID, so that whoever
-leads knows all of them.
+Pods trust the CA; each job has a bearer token, a keyed hash of its UID (decision 218). So the
+controller stores no token, and whichever process leads knows all of them.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ _ALL = (CA, CA_KEY, CERTIFICATE, KEY, TOKEN_KEY, HOSTS, RENEW, RENEW_CA)
 _YEAR = timedelta(days=365)
 _LIFETIME, _CA_LIFETIME = _YEAR, 10 * _YEAR
 _RENEW_BEFORE, _RENEW_CA_BEFORE = _YEAR / 3, 2 * _YEAR
-"""A renewed authority has the same key: pods that know the old one still trust what it signs, for
-as long as the old one is good."""
+"""A renewed CA has the same key: pods that know the old certificate trust what the new one signs,
+as long as the old one is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelCA:
-    """One set of files, as texts by name."""
+    """The CA with all that belongs to it, as texts by file name; stored as one Secret or file."""
 
     files: Mapping[str, str]
 
     @classmethod
-    def read(cls, files: Mapping[str, str]) -> ChannelCA | None:
-        """What was stored; None where it is not whole."""
+    def from_files(cls, files: Mapping[str, str]) -> ChannelCA | None:
+        """From stored files; None where some are missing or unreadable."""
         if not all(isinstance(files.get(name), str) for name in _ALL):
             return None
         try:
@@ -48,7 +47,7 @@ class ChannelCA:
         return cls({name: files[name] for name in _ALL})
 
     def is_valid_for(self, hosts: Sequence[str], now: datetime) -> bool:
-        """Whether it is for these hosts, and nothing of it is to be renewed yet."""
+        """Whether it was issued for these hosts, and nothing of it has to be renewed yet."""
         due = (parse(self.files[name]) for name in (RENEW, RENEW_CA))
         is_due = any(moment is None or moment <= now for moment in due)
         return not is_due and json.loads(self.files[HOSTS]) == list(hosts)
@@ -60,15 +59,15 @@ class ChannelCA:
         return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
     def pod_files(self, uid: str) -> dict[str, str]:
-        """What the Secret of a job holds, as its `data`."""
+        """The base64 `data` of a job's Secret: the CA certificate and the job's token."""
         found = {CA: self.files[CA], "token": self.token(uid)}
         return {name: base64.b64encode(text.encode()).decode() for name, text in found.items()}
 
     def server_ssl_context(self) -> ssl.SSLContext:
-        """For the server's end of connections."""
+        """The TLS context of the server."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # The library reads it from a file only; this one is for us alone.
+        # Python reads certificates from files only; a temporary file is readable by us alone.
         with tempfile.NamedTemporaryFile() as file:
             file.write(f"{self.files[KEY]}\n{self.files[CERTIFICATE]}".encode())
             file.flush()
@@ -77,7 +76,7 @@ class ChannelCA:
 
 
 def issue_channel_ca(hosts: Sequence[str], before: ChannelCA | None, now: datetime) -> ChannelCA:
-    """A new set, which whoever knows the one before goes on trusting; tokens stay the same."""
+    """Issue what is due anew. Pods that trust `before` trust the result; tokens stay the same."""
     from trainyard.machine import certificate_authority  # imports a slow library
 
     old = before.files if before is not None else {}

@@ -1,5 +1,8 @@
-"""Where the operators of one Lease keep what the pods' channel is trusted by, so that whichever
-leads is trusted; and to which of them the channel's Service points (decision 219)."""
+"""Shares the channel's CA between the operators of one Lease, and routes reports to the leader.
+
+All of them read the CA from one Secret, so that pods trust whichever leads. The channel's Service
+has no selector: the leader writes its own address into the Endpoints (decision 219).
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ from trainyard.schema.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
-_AGAIN_SECONDS, _LOOK_SECONDS = 2.0, 60.0
+_RETRY_SECONDS, _CHECK_SECONDS = 2.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelCredentials:
-    """Keeps it in a Secret."""
+    """The Secret with the channel's CA, for these `hosts`."""
 
     client: Client
     namespace: str
@@ -31,21 +34,21 @@ class ChannelCredentials:
     hosts: Sequence[str]
     now: Clock
 
-    async def authority(self) -> ChannelCA:
-        """What is trusted now, made or renewed where need be; raises KubeError."""
+    async def load_or_issue(self) -> ChannelCA:
+        """The current CA; issued, or renewed and stored, where necessary. Raises KubeError."""
         while True:
             try:
                 stored = await self.client.get(SECRETS, self.name, self.namespace)
             except NotFound:
                 stored = {}
-            found = ChannelCA.read(_decoded(stored.get("data") or {}))
+            found = ChannelCA.from_files(_decoded(stored.get("data") or {}))
             if found is not None and found.is_valid_for(self.hosts, self.now()):
                 return found
             made = issue_channel_ca(self.hosts, found, self.now())
             try:
                 await self._write(stored, made)
             except (AlreadyExists, Conflict):
-                continue  # another of us was faster
+                continue  # another operator was faster
             return made
 
     async def _write(self, stored: dict[str, Any], made: ChannelCA) -> None:
@@ -65,28 +68,28 @@ class ChannelCredentials:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEndpoint:
-    """Points a Service without a selector at the process that leads: standbys hear nothing."""
+    """Points the channel's Service at this process while it leads; standbys get no reports."""
 
     client: Client
     namespace: str
     name: str
     address: str
-    """Of this process."""
+    """The IP address of this process."""
     port: int
 
-    async def keep(self) -> None:
-        """Point it here, and look now and then whether it still does, until cancelled."""
+    async def maintain(self) -> None:
+        """Write the Endpoints, and check them once a minute, until cancelled."""
         while True:
             try:
-                await self._point()
-                await asyncio.sleep(_LOOK_SECONDS)
+                await self._write_endpoints()
+                await asyncio.sleep(_CHECK_SECONDS)
             except (AlreadyExists, Conflict):
                 continue
             except KubeError as error:
                 log.warning("pods may not reach this controller: %s", error)
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _point(self) -> None:
+    async def _write_endpoints(self) -> None:
         port = {"name": "reports", "port": self.port, "protocol": "TCP"}
         wanted = {"subsets": [{"addresses": [{"ip": self.address}], "ports": [port]}]}
         metadata = {"name": self.name, "namespace": self.namespace}
@@ -101,7 +104,7 @@ class LeaderEndpoint:
 
 
 def service_from_address(address: str) -> tuple[str, str] | None:
-    """Namespace and name of the Service that `NAME.NAMESPACE.svc:PORT` names, if it does."""
+    """Namespace and name of the Service in `NAME.NAMESPACE.svc:PORT`; None for other addresses."""
     parts = address.rpartition(":")[0].split(".")
     return (parts[1], parts[0]) if len(parts) >= 3 and parts[2] == "svc" else None
 

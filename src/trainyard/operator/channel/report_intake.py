@@ -1,6 +1,6 @@
-"""Where what pods have said of their jobs arrives, and is kept for the next pass.
+"""Keeps what pods have reported of their jobs, for the next reconcile.
 
-What lasts is in the job's status: this is of the one controller that heard it.
+Only in the memory of the leader that received it: what must last goes into the job's status.
 """
 
 from __future__ import annotations
@@ -15,183 +15,185 @@ from trainyard.lifecycle.hang.rank_reports import ALONE, STUCK, RankReport
 from trainyard.lifecycle.node_check.node_check_results import NodeCheckReport
 from trainyard.lifecycle.pod_reports import NO_REPORTS, CollectiveCounts, InPlaceReport, PodReports
 from trainyard.lifecycle.straggler.straggler_detector import detect_stragglers
-from trainyard.operator.channel.trainer_status import BadReport, progress
+from trainyard.operator.channel.trainer_status import BadReport, parse_trainer_status
 from trainyard.operator.runtime_context import Clock
 from trainyard.schema.dataclass import dataclass
 
 TRAINER_STATUS, OBSERVATION = "trainerStatus", "observation"
 HOLD, NODE_CHECK = "hold", "nodeCheck"
 _MOST_RANKS = 20_000
-_OF_POD, _OF_JOB = 10.0, 200.0
-"""Reports a second; after a pause, twice as many at once."""
+_POD_RATE, _JOB_RATE = 10.0, 200.0
+"""Reports a second; after a pause, a burst of twice as many."""
 _ALL = ""
 _LATEST_SKEWS = 64
-"""Reports by which the clock of a machine is known: the one that took the least time tells most."""
+"""Reports from which the skew of a machine's clock is estimated: the smallest delay counts."""
 _RATE_SECONDS, _RATE_REPORTS = 60.0, 64
 """The rate is that of the last minute, or of the last two reports."""
 
 
 @dataclass(slots=True)
-class _Of:
-    """What is known of one job."""
+class _JobReports:
+    """What was reported of one job."""
 
-    heard: PodReports = NO_REPORTS
+    reports: PodReports = NO_REPORTS
     ranks: dict[int, RankReport] = field(default_factory=dict)
-    """Without their arrivals, of which passes see what they come to."""
-    arrived: dict[int, RankReport] = field(default_factory=dict)
+    """Without arrival times, of which reconciles see only the stragglers they result in."""
+    ranks_with_arrivals: dict[int, RankReport] = field(default_factory=dict)
     skews: dict[str, deque[float]] = field(default_factory=dict)
-    """By machine: how many seconds later, by our clock, than by its own, its reports came."""
-    judged: float = float("-inf")
-    """When it was last looked which ranks are late."""
+    """By machine: seconds between a report's own time and its receipt by our clock."""
+    compared_at: float = float("-inf")
+    """When stragglers were last looked for, by the loop's clock."""
     steps: deque[tuple[float, int]] = field(default_factory=deque)
-    """When which step was told, by the loop's clock."""
-    begun: deque[tuple[float, int]] = field(default_factory=deque)
-    """When how many collectives had been begun by rank 0."""
-    pace: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By pod, and of all: how many reports may come in as of when."""
-    woken: float = float("-inf")
-    waking: asyncio.TimerHandle | None = None
+    """Times, by the loop's clock, and steps reported then."""
+    collectives: deque[tuple[float, int]] = field(default_factory=deque)
+    """Times, and how many collectives rank 0 had started by then."""
+    allowances: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By pod, and "" for the job: how many reports are allowed, as of a time."""
+    woken_at: float = float("-inf")
+    wakeup: asyncio.TimerHandle | None = None
 
 
 class ReportIntake:
-    """What was heard, by the UID of the job. `wake` is called with it when there is news, at most
-    once in `every` seconds."""
+    """Reports by the UID of the job. `wake` is called with a UID when there is something new, at
+    most once in `every` seconds."""
 
     def __init__(self, now: Clock, wake: Callable[[str], None], every: float) -> None:
         self._now, self._wake, self._every = now, wake, every
-        self._jobs: dict[str, _Of] = {}
+        self._jobs: dict[str, _JobReports] = {}
         self._loop = asyncio.get_running_loop()
 
     def reports_of(self, uid: str) -> PodReports:
-        """Everything that was heard of a job."""
+        """Everything that was reported of a job."""
         known = self._jobs.get(uid)
-        return NO_REPORTS if known is None else known.heard
+        return NO_REPORTS if known is None else known.reports
 
     def allows(self, uid: str, pod: str) -> bool:
-        """Whether another report of the pod may come in now, which is then counted."""
-        pace, now = self._jobs.setdefault(uid, _Of()).pace, self._loop.time()
-        own = _fill(pace.get(pod), _OF_POD, now)
-        shared = _fill(pace.get(_ALL), _OF_JOB, now)
+        """Whether the rate limits of pod and job allow another report, which is then counted."""
+        allowances, now = self._jobs.setdefault(uid, _JobReports()).allowances, self._loop.time()
+        own = _refill(allowances.get(pod), _POD_RATE, now)
+        shared = _refill(allowances.get(_ALL), _JOB_RATE, now)
         allowed = own >= 1 and shared >= 1
-        pace[pod], pace[_ALL] = (own - allowed, now), (shared - allowed, now)
+        allowances[pod], allowances[_ALL] = (own - allowed, now), (shared - allowed, now)
         return allowed
 
     def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take in what a pod sends; what to answer. Raises BadReport."""
+        """Take in a report; returns the answer's body. Raises BadReport."""
         if OBSERVATION in body:
-            self._observe(uid, body[OBSERVATION], pod)
+            self._take_observation(uid, body[OBSERVATION], pod)
             return {}
         if HOLD in body:
-            self._hold(uid, body[HOLD], pod)
+            self._take_in_place_report(uid, body[HOLD], pod)
             return {}
         if NODE_CHECK in body:
-            self._check(uid, body[NODE_CHECK], pod)
+            self._take_node_check(uid, body[NODE_CHECK], pod)
             return {}
         if TRAINER_STATUS not in body:
             raise BadReport(f"{TRAINER_STATUS}: missing")
-        told = progress(body[TRAINER_STATUS], pod, self._now())
-        job = self._jobs.setdefault(uid, _Of())
-        before = job.heard.progress
+        told = parse_trainer_status(body[TRAINER_STATUS], pod, self._now())
+        job = self._jobs.setdefault(uid, _JobReports())
+        before = job.reports.progress
         known = told.after(before)
-        if known is before:  # the program itself has told more
+        if known is before:  # the program itself has reported more
             return body
         if before is not None and known.source != before.source:
             job.steps.clear()
         told = replace(told, rate=None if told.step is None else self._rate(job.steps, told.step))
-        job.heard = replace(job.heard, progress=told.after(before))
-        self._tell(uid, job)
+        job.reports = replace(job.reports, progress=told.after(before))
+        self._schedule_wakeup(uid, job)
         return body
 
-    def _observe(self, uid: str, told: Any, pod: str) -> None:
-        """What a rank does, which changes nothing while it gets on."""
+    def _take_observation(self, uid: str, body: Any, pod: str) -> None:
+        """What a rank does; that wakes the controller only where it may change something."""
         try:
-            rank = RankReport.decode(told, pod, self._now())
+            rank = RankReport.decode(body, pod, self._now())
         except ValueError as error:
             raise BadReport(str(error)) from error
-        job = self._jobs.setdefault(uid, _Of())
+        job = self._jobs.setdefault(uid, _JobReports())
         before = job.ranks.get(rank.rank)
         if before is None and len(job.ranks) >= _MOST_RANKS:
             raise BadReport(f"observation.rank: there are {_MOST_RANKS} already")
-        if rank.kind == ALONE and _has_met(job, rank.attempt):
-            return  # what starts ranks, or what ran before them
+        if rank.kind == ALONE and _has_process_group(job, rank.attempt):
+            return  # a launcher, or a program that ran before the ranks
         job.ranks[rank.rank] = replace(rank, arrivals={})
-        job.heard = replace(job.heard, ranks=tuple(job.ranks.values()))
-        if self._compare(job, rank):
-            self._wake(uid)  # at once: thirty quick steps take no more than some seconds
-        is_news = rank.rank == 0 and self._count(job, rank, before)
+        job.reports = replace(job.reports, ranks=tuple(job.ranks.values()))
+        if self._find_stragglers(job, rank):
+            self._wake(uid)  # at once, since thirty quick steps take only seconds
+        is_news = rank.rank == 0 and self._count_collectives(job, rank, before)
         if is_news or rank.kind in STUCK or before is None or before.kind != rank.kind:
-            self._tell(uid, job)
+            self._schedule_wakeup(uid, job)
 
-    def _hold(self, uid: str, told: Any, pod: str) -> None:
-        """How an attempt is in a pod that is held; its end is decided upon at once."""
+    def _take_in_place_report(self, uid: str, body: Any, pod: str) -> None:
+        """How an attempt fares in a pod that restarts in place; a change wakes the controller."""
         try:
-            hold = InPlaceReport.decode(told, self._now())
+            hold = InPlaceReport.decode(body, self._now())
         except ValueError as error:
             raise BadReport(str(error)) from error
-        job = self._jobs.setdefault(uid, _Of())
-        before = job.heard.holds.get(pod)
+        job = self._jobs.setdefault(uid, _JobReports())
+        before = job.reports.holds.get(pod)
         is_news = before is None or before.state != hold.state
         if before is not None and not is_news:
             hold = replace(hold, at=before.at, since=before.since)  # later reports only repeat it
-        job.heard = replace(job.heard, holds={**job.heard.holds, pod: hold})
+        job.reports = replace(job.reports, holds={**job.reports.holds, pod: hold})
         if is_news:
             self._wake(uid)
 
-    def _check(self, uid: str, told: Any, pod: str) -> None:
-        """How the test of a node stands."""
+    def _take_node_check(self, uid: str, body: Any, pod: str) -> None:
+        """The state of a node check; a change wakes the controller."""
         try:
-            found = NodeCheckReport.decode(told, self._now())
+            found = NodeCheckReport.decode(body, self._now())
         except ValueError as error:
             raise BadReport(str(error)) from error
-        job = self._jobs.setdefault(uid, _Of())
-        before = job.heard.checks.get(pod)
+        job = self._jobs.setdefault(uid, _JobReports())
+        before = job.reports.checks.get(pod)
         if before is None or before.state != found.state:
-            job.heard = replace(job.heard, checks={**job.heard.checks, pod: found})
+            job.reports = replace(job.reports, checks={**job.reports.checks, pod: found})
             self._wake(uid)
 
-    def _compare(self, job: _Of, rank: RankReport) -> bool:
-        """Look which ranks are late, now and then; whether there are others than before."""
-        job.arrived[rank.rank] = rank
+    def _find_stragglers(self, job: _JobReports, rank: RankReport) -> bool:
+        """Look for stragglers, at most once an interval; whether they are others than before."""
+        job.ranks_with_arrivals[rank.rank] = rank
         if not rank.arrivals:
             return False
         skews = job.skews.setdefault(rank.machine, deque(maxlen=_LATEST_SKEWS))
         skews.append(self._now().timestamp() - rank.now)
         now = self._loop.time()
-        if now - job.judged < self._every:
+        if now - job.compared_at < self._every:
             return False
-        job.judged, before = now, job.heard.late
+        job.compared_at, before = now, job.reports.late
         least = {machine: min(each) for machine, each in job.skews.items()}
-        late = detect_stragglers(job.arrived.values(), least, before)
+        late = detect_stragglers(job.ranks_with_arrivals.values(), least, before)
         if late is None:
             return False
-        job.heard = replace(job.heard, late=late)
+        job.reports = replace(job.reports, late=late)
         return {each.rank for each in late} != {each.rank for each in before or ()}
 
     def forget(self, uid: str) -> None:
         """The job is gone."""
         known = self._jobs.pop(uid, None)
-        if known is not None and known.waking is not None:
-            known.waking.cancel()
+        if known is not None and known.wakeup is not None:
+            known.wakeup.cancel()
 
-    def _count(self, job: _Of, rank: RankReport, before: RankReport | None) -> bool:
-        """Take in how many collectives there were; whether that is news, for a job of which
-        nothing better is known."""
+    def _count_collectives(
+        self, job: _JobReports, rank: RankReport, before: RankReport | None
+    ) -> bool:
+        """Note how many collectives there were; whether that is new, for a job that reports no
+        progress of its own."""
         if before is not None and (before.pod, before.pid) != (rank.pod, rank.pid):
-            job.begun.clear()
-        rate = self._rate(job.begun, rank.begun)
-        if rate is None and len(job.begun) > 1:
+            job.collectives.clear()
+        rate = self._rate(job.collectives, rank.begun)
+        if rate is None and len(job.collectives) > 1:
             rate = 0.0
-        told, known = job.heard.progress, job.heard.collectives
+        told, known = job.reports.progress, job.reports.collectives
         is_same = known is not None and (known.count, known.rate) == (rank.begun, rate)
         if not rank.begun or is_same or (told is not None and told.says_where):
             return False
         found = CollectiveCounts(rank.heard, rank.pod, rank.begun, rate, rank.cadence)
-        job.heard = replace(job.heard, collectives=found)
+        job.reports = replace(job.reports, collectives=found)
         return True
 
     def _rate(self, counts: deque[tuple[float, int]], count: int) -> float | None:
         now = self._loop.time()
-        if counts and count < counts[-1][1]:  # it began again, from a checkpoint
+        if counts and count < counts[-1][1]:  # it went back to a checkpoint
             counts.clear()
         counts.append((now, count))
         while len(counts) > 2 and (
@@ -201,21 +203,21 @@ class ReportIntake:
         began, first = counts[0]
         return (count - first) / (now - began) if now > began and count > first else None
 
-    def _tell(self, uid: str, job: _Of) -> None:
-        if job.waking is None:
-            wait = job.woken + self._every - self._loop.time()
-            job.waking = self._loop.call_later(max(0.0, wait), self._news, uid, job)
+    def _schedule_wakeup(self, uid: str, job: _JobReports) -> None:
+        if job.wakeup is None:
+            wait = job.woken_at + self._every - self._loop.time()
+            job.wakeup = self._loop.call_later(max(0.0, wait), self._wake_now, uid, job)
 
-    def _news(self, uid: str, job: _Of) -> None:
-        job.waking, job.woken = None, self._loop.time()
+    def _wake_now(self, uid: str, job: _JobReports) -> None:
+        job.wakeup, job.woken_at = None, self._loop.time()
         self._wake(uid)
 
 
-def _has_met(job: _Of, attempt: int) -> bool:
-    """Whether ranks of an attempt have had a process group."""
+def _has_process_group(job: _JobReports, attempt: int) -> bool:
+    """Whether ranks of an attempt have formed a process group."""
     return any(each.kind != ALONE and each.attempt == attempt for each in job.ranks.values())
 
 
-def _fill(bucket: tuple[float, float] | None, rate: float, now: float) -> float:
+def _refill(bucket: tuple[float, float] | None, rate: float, now: float) -> float:
     level, at = bucket or (2 * rate, now)
     return min(2 * rate, level + (now - at) * rate)

@@ -1,4 +1,4 @@
-"""Whom the pods' channel speaks to: which job a report is about, and who hears of it."""
+"""Connects the report channel with a controller: finds the job of a report, and hands it over."""
 
 from __future__ import annotations
 
@@ -17,57 +17,61 @@ from trainyard.operator.reconcile.planner import FINAL_PHASES
 if TYPE_CHECKING:
     from trainyard.operator.reconcile.controller import Controller
 
-Word = Callable[[Mapping[str, Any], Pod], Mapping[str, Any]]
-"""What a pod is told, by the status of its job."""
+Instruct = Callable[[Mapping[str, Any], Pod], Mapping[str, Any]]
+"""The answer to a pod, from the status of its job."""
 
 
 class ReportRouter:
-    """A controller's ear; implements ``channel.Listener``."""
+    """Routes reports to one controller; implements ``report_channel.ReportListener``."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
     @property
     def is_working(self) -> bool:
-        """Whether it leads: what a standby hears would be lost."""
+        """Whether the controller leads; a standby would lose reports."""
         return self._controller.is_working
 
     def find_job(self, plural: str, namespace: str, name: str, pod: str) -> ReportedJob | None:
         """The job that a report is about."""
-        its = self._controller
-        stores = (store for kind, store in its.jobs.items() if _is_of(kind, plural))
+        controller = self._controller
+        stores = (store for kind, store in controller.jobs.items() if _has_plural(kind, plural))
         job = next((found for each in stores if (found := each.get(namespace, name))), None)
-        if job is None or job.manager or not its.looks_after(namespace):
+        if job is None or job.manager or not controller.looks_after(namespace):
             return None
-        known = its.children[PODS].store.get(namespace, pod)
+        pod_record = controller.children[PODS].store.get(namespace, pod)
         ended = job.is_deleting or (job.status or {}).get("phase") in FINAL_PHASES
-        return ReportedJob(job.uid, ended, known is not None and known.owner_uid == job.uid)
+        return ReportedJob(
+            job.uid, ended, pod_record is not None and pod_record.owner_uid == job.uid
+        )
 
     def allows(self, uid: str, pod: str) -> bool:
-        """Whether another report of the pod may come in now, which is then counted."""
+        """Whether the rate limits of pod and job allow another report, which is then counted."""
         return self._controller.reports.allows(uid, pod)
 
     def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take in a report; raises BadReport. What holds a pod, or tests its node, is answered by
-        what is stored."""
+        """Take in a report; raises BadReport. In-place supervisors and node checks get their next
+        instruction, which must come from the stored status."""
         answer = self._controller.reports.receive(uid, pod, body)
         if HOLD in body:
-            return self._word(uid, pod, in_place_restart.instruction_for_pod)
+            return self._instruction(uid, pod, in_place_restart.instruction_for_pod)
         return (
-            self._word(uid, pod, node_check_policy.instruction_for_pod)
+            self._instruction(uid, pod, node_check_policy.instruction_for_pod)
             if NODE_CHECK in body
             else answer
         )
 
-    def _word(self, uid: str, pod: str, word: Word) -> Mapping[str, Any]:
-        its = self._controller
-        key = its.key_of(uid)
-        job = its.jobs[key.kind].get(key.namespace, key.name) if key is not None else None
-        known = its.children[PODS].store.get(key.namespace, pod) if key is not None else None
-        if job is None or not isinstance(known, Pod):
+    def _instruction(self, uid: str, pod: str, instruct: Instruct) -> Mapping[str, Any]:
+        controller = self._controller
+        key = controller.key_of(uid)
+        job = controller.jobs[key.kind].get(key.namespace, key.name) if key is not None else None
+        pod_record = (
+            controller.children[PODS].store.get(key.namespace, pod) if key is not None else None
+        )
+        if job is None or not isinstance(pod_record, Pod):
             return {}
-        return word(job.status or {}, known)
+        return instruct(job.status or {}, pod_record)
 
 
-def _is_of(kind: str, plural: str) -> bool:
+def _has_plural(kind: str, plural: str) -> bool:
     return KINDS[kind].plural == plural

@@ -1,6 +1,6 @@
-"""Reads `trainerStatus`, by which a training tells how far it is: what Kubeflow Trainer 2.2 and
-Hugging Face's KubeflowCallback send, and, beside that, a `checkpoint`, what `work` was done, and
-the `source` of what the program does not tell itself.
+"""Reads `trainerStatus`, the progress report of a training: what Kubeflow Trainer 2.2 and Hugging
+Face's KubeflowCallback send and, beyond that, a `checkpoint`, the `work` done, and the `source` of
+what the program does not report itself.
 
 Step, total and epoch have no field of their own there: they are metrics, by the callback's names.
 https://github.com/kubeflow/trainer/tree/master/docs/proposals/2779-trainjob-progress
@@ -25,11 +25,11 @@ _MOST_SECONDS = 1e9
 
 
 class BadReport(TrainyardError):
-    """A report says something that it cannot say; the text names the field."""
+    """A report has an invalid field, which the text names."""
 
 
-def progress(given: Any, replica: str, at: datetime) -> Progress:
-    """What it tells; raises BadReport."""
+def parse_trainer_status(given: Any, replica: str, at: datetime) -> Progress:
+    """Parse and validate a report of `replica`, received `at`; raises BadReport."""
     if not isinstance(given, dict):
         raise BadReport("trainerStatus: not an object")
     percentage = _whole(given, "progressPercentage", 100)
@@ -89,7 +89,7 @@ def _metrics(given: Any) -> dict[str, str]:
 
 
 def _number(named: dict[str, str], name: str) -> float | None:
-    """One of the metrics that we know; one that is no number is told as any other metric is not."""
+    """One of the metrics that we know, or None where it is missing or not a number."""
     try:
         found = float(named[name])
     except (KeyError, ValueError):
@@ -111,7 +111,7 @@ def _checkpoint(given: Any, at: datetime) -> Checkpoint | None:
 
 
 def _work(given: Any, at: datetime) -> ProcessWork | None:
-    """What `payloads.training_report` tells of its process; `age` is since its first step."""
+    """What `training_report` reports of its process; `age` is in seconds since the first step."""
     if given is None:
         return None
     if not isinstance(given, dict):

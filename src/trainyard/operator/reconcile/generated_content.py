@@ -25,7 +25,7 @@ async def complete_manifest(
         case Generated.SSH_KEYS:
             return {**manifest, "data": {**(manifest.get("data") or {}), **ssh_keys()}}
         case Generated.CHANNEL:
-            files = channel.authority.pod_files(uid) if channel else {}
+            files = channel.ca.pod_files(uid) if channel else {}
             return {**manifest, "data": {**(manifest.get("data") or {}), **files}}
         case Generated.KUEUE_PRIORITY:
             name = manifest["spec"]["priorityClassRef"]["name"]
