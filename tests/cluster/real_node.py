@@ -18,7 +18,7 @@ from tests.cluster.plane import free_port
 from tests.cluster.yard import Yard
 from trainyard.embedded.apiserver.auth.request_identity import OWNER
 from trainyard.embedded.apiserver.http import http_messages
-from trainyard.embedded.apiserver.http.connection_limits import Door, Limits
+from trainyard.embedded.apiserver.http.connection_limits import ConnectionLimiter, ConnectionLimits
 from trainyard.embedded.apiserver.http.listener import Listener
 from trainyard.embedded.apiserver.pod_access import exec_streams
 from trainyard.embedded.node.agent import NodeAgent
@@ -155,12 +155,14 @@ async def commands(yard: Yard, agent: NodeAgent) -> AsyncIterator[None]:
         found = await yard.client.get(PODS, pod, namespace)
         return await exec_streams.execute(wanted, found, agent)
 
-    limits = Limits(connections=64, strangers=16, of_one=64, held_bytes=1 << 24)
+    limits = ConnectionLimits(
+        connections=64, unauthenticated=16, per_user=64, buffered_bytes=1 << 24
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*yard.plane.certificate)
     end = socket.create_server(("127.0.0.1", 0))
     port = end.getsockname()[1]
-    listener = Listener(end, Door(run, lambda headers, peer: OWNER, limits), context)
+    listener = Listener(end, ConnectionLimiter(run, lambda headers, peer: OWNER, limits), context)
     try:
         status = {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],

@@ -48,7 +48,7 @@ class _Widgets(Served):
 SERVED = _Widgets(
     Resource("example.dev", "v1", "widgets", "Widget"),
     short_names=("wd",),
-    printed=(
+    printer_columns=(
         NAME,
         Column("Size", at("spec.size")),
         AGE,

@@ -19,9 +19,9 @@ from tests.fuzz.asks import LIVE, Ask, smaller
 from tests.fuzz.runtime import EchoRuntime
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.auth.request_identity import OWNER, Identity
-from trainyard.embedded.apiserver.http.connection_limits import Door, Limits
-from trainyard.embedded.apiserver.http.http_connection import Connection
-from trainyard.embedded.apiserver.router import Api
+from trainyard.embedded.apiserver.http.connection_limits import ConnectionLimiter, ConnectionLimits
+from trainyard.embedded.apiserver.http.http_connection import HttpConnection
+from trainyard.embedded.apiserver.router import Router
 from trainyard.embedded.registry import Registry
 from trainyard.machine.users import User
 
@@ -29,7 +29,7 @@ LIMIT_SECONDS = 60.0
 """For one answer; the slowest take a second on a slow machine."""
 
 
-LIMITS = Limits(connections=1, strangers=1, of_one=1, held_bytes=64 << 20)
+LIMITS = ConnectionLimits(connections=1, unauthenticated=1, per_user=1, buffered_bytes=64 << 20)
 GUEST = Identity("guest", False, User(54321, 54321, "guest"))
 
 
@@ -125,7 +125,7 @@ class Machine:
     """One server, from its start to its end."""
 
     registry: Registry
-    api: Api
+    api: Router
     errors: list[str] = field(default_factory=list)
     """What was logged as an error, or was caught by nobody."""
     statuses: dict[int, int] = field(default_factory=dict)
@@ -137,9 +137,9 @@ class Machine:
         started = time.monotonic()
         pipe = Pipe(ask)
         who = GUEST if ask.by_guest else OWNER
-        place = Door(self.api, lambda headers, peer: who, LIMITS).enter()
-        assert place is not None
-        connection = Connection(place)
+        slot = ConnectionLimiter(self.api, lambda headers, peer: who, LIMITS).acquire()
+        assert slot is not None
+        connection = HttpConnection(slot)
         connection.connection_made(pipe)
         connection.data_received(ask.encoded())
         silent = ask.raw is not None  # what never becomes a whole request gets no answer
@@ -219,7 +219,7 @@ async def running() -> AsyncIterator[Machine]:
     await registry.update(
         "pods", "default", LIVE, lambda copy: {**copy, "status": status}, subresource="status"
     )
-    machine = Machine(registry, Api(registry, EchoRuntime()))
+    machine = Machine(registry, Router(registry, EchoRuntime()))
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: machine.errors.append(f"loose: {context}"))
     handler = _Log(machine.errors)

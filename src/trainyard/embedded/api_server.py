@@ -9,11 +9,11 @@ import socket
 import ssl
 from pathlib import Path
 
-from trainyard.embedded.apiserver.auth.kubeconfig_endpoint import Kubeconfigs
-from trainyard.embedded.apiserver.auth.request_identity import Authenticate, People
-from trainyard.embedded.apiserver.http.connection_limits import Door, Limits
+from trainyard.embedded.apiserver.auth.kubeconfig_endpoint import KubeconfigEndpoint
+from trainyard.embedded.apiserver.auth.request_identity import Authenticate, Authenticator
+from trainyard.embedded.apiserver.http.connection_limits import ConnectionLimiter, ConnectionLimits
 from trainyard.embedded.apiserver.http.listener import Listener
-from trainyard.embedded.apiserver.router import Api
+from trainyard.embedded.apiserver.router import Router
 from trainyard.embedded.kubelet_api import KubeletApi
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.service_supervisor import Supervisor
@@ -24,7 +24,7 @@ _CLOSE_SECONDS = 2.0
 _SOCKET_FILES_SHARE, _PORT_FILES_SHARE = 0.4, 0.2
 """Of the file descriptors that this process may have."""
 _MAX_CONNECTIONS = 1024
-_HELD_BYTES = 256 << 20
+_BUFFERED_BYTES = 256 << 20
 _IDLE_SECONDS = 120.0
 """Clients keep connections for 90 s at most (Go) and close them first; on the socket there is no
 limit, since a client could write just as it is closed."""
@@ -41,18 +41,18 @@ class ApiServer:
         self,
         registry: Registry,
         runtime: KubeletApi | None = None,
-        people: People | None = None,
+        authenticator: Authenticator | None = None,
         supervisor: Supervisor | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """`runtime` answers for logs, exec and port-forward; without it they are refused.
 
-        `people` are those who may use it; without any, it is its owner's alone. `limits` are
+        `authenticator` are those who may use it; without any, it is its owner's alone. `limits` are
         those of each listener, in the place of what this process can bear.
         """
         self._limits = limits
-        self._people = people or People()
-        self._api = Api(registry, runtime, supervisor)
+        self._authenticator = authenticator or Authenticator()
+        self._api = Router(registry, runtime, supervisor)
         self._listeners: list[Listener] = []
         self._socket_path: Path | None = None
 
@@ -66,12 +66,14 @@ class ApiServer:
             path.unlink(missing_ok=True)
             with socket_address(path) as short:
                 listener.bind(short)
-            path.chmod(0o666 if self._people.are_several else 0o600)
+            path.chmod(0o666 if self._authenticator.has_other_users else 0o600)
         except OSError as error:
             listener.close()
             raise ServeError(f"cannot listen on {path}: {error.strerror or error}") from error
         self._listen(
-            listener, self._people.of_socket, _connection_limits(_SOCKET_FILES_SHARE, idle=math.inf)
+            listener,
+            self._authenticator.by_socket_peer,
+            _connection_limits(_SOCKET_FILES_SHARE, idle=math.inf),
         )
         self._socket_path = path
 
@@ -91,14 +93,16 @@ class ApiServer:
             raise ServeError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
             ) from error
-        self._api.holder = self._people.of_token(token)
+        self._api.holder = self._authenticator.token_holder(token)
         limits = _connection_limits(_PORT_FILES_SHARE, idle=_IDLE_SECONDS)
-        self._listen(end, self._people.of_port(token), limits, context)
+        self._listen(end, self._authenticator.by_bearer_token(token), limits, context)
         return int(end.getsockname()[1])
 
-    def give_kubeconfigs(self, port: int, authority: Path, token: str) -> None:
+    def serve_kubeconfigs(self, port: int, authority: Path, token: str) -> None:
         """From now on everybody gets a kubeconfig of their own for the TLS port."""
-        self._api.kubeconfigs = Kubeconfigs(self._people.tokens, port, authority, token)
+        self._api.kubeconfigs = KubeconfigEndpoint(
+            self._authenticator.tokens, port, authority, token
+        )
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
@@ -113,24 +117,24 @@ class ApiServer:
         self,
         end: socket.socket,
         authenticate: Authenticate,
-        limits: Limits,
+        limits: ConnectionLimits,
         context: ssl.SSLContext | None = None,
     ) -> None:
-        door = Door(self._api, authenticate, self._limits or limits)
-        self._listeners.append(Listener(end, door, context))
+        limiter = ConnectionLimiter(self._api, authenticate, self._limits or limits)
+        self._listeners.append(Listener(end, limiter, context))
 
 
-def _connection_limits(share: float, *, idle: float) -> Limits:
+def _connection_limits(share: float, *, idle: float) -> ConnectionLimits:
     """What a listener may take of this process; the socket and the port each have their own.
 
     So nobody on the port can keep the controller and commands of this machine from being served.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = max(8, min(_MAX_CONNECTIONS, int(files * share)))
-    return Limits(
+    return ConnectionLimits(
         connections=connections,
-        strangers=max(4, connections // 8),
-        of_one=max(6, connections * 3 // 4),
-        held_bytes=_HELD_BYTES,
+        unauthenticated=max(4, connections // 8),
+        per_user=max(6, connections * 3 // 4),
+        buffered_bytes=_BUFFERED_BYTES,
         idle_seconds=idle,
     )

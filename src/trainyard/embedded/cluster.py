@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.embedded import rlimits
 from trainyard.embedded.api_server import ApiServer, ServeError
-from trainyard.embedded.apiserver.auth.request_identity import People
+from trainyard.embedded.apiserver.auth.request_identity import Authenticator
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.controllers.endpoint_controller import EndpointController
 from trainyard.embedded.controllers.housekeeping import Housekeeping
@@ -234,15 +234,15 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
     )
 
 
-def _cluster_users(settings: ClusterSettings, isolation: str) -> People:
+def _cluster_users(settings: ClusterSettings, isolation: str) -> Authenticator:
     if not any(settings.allowed):
-        return People()
+        return Authenticator()
     if isolation != "root":
         raise ServeError(
             f"others cannot share a cluster with isolation {isolation}: their pods could not be "
             "kept apart; leave out --allow-user and --allow-group, or permit namespaces to root"
         )
-    return People(settings.allowed, UserTokens(settings.paths.tokens))
+    return Authenticator(settings.allowed, UserTokens(settings.paths.tokens))
 
 
 async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
@@ -262,7 +262,7 @@ async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
         chosen = await serve(0)
     config = make_kubeconfig(port=chosen, authority=made.authority, token=token)
     write_kubeconfig(paths.kubeconfig, config)
-    server.give_kubeconfigs(chosen, made.authority, token)
+    server.serve_kubeconfigs(chosen, made.authority, token)
     return chosen
 
 
@@ -279,7 +279,7 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
     """Create the Node, or bring the one of an earlier life up to date."""
     status = _node_status(name, found)
     metadata = {"name": name, "labels": _labels(name)}
-    await registry.make_room(NODES.full_name, "", name)
+    await registry.remove_corrupt(NODES.full_name, "", name)
     with suppress(AlreadyExists):
         await registry.create(NODES.full_name, {"metadata": metadata, "spec": {}, "status": status})
         return

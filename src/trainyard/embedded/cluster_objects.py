@@ -1,7 +1,7 @@
-"""What the scheduler, the queue controller and the node agent need of a cluster's objects.
+"""How scheduler, controllers and node agent read and write objects of a cluster.
 
-The registry has it in process. Who has it from elsewhere, from a kube-apiserver say, can run the
-same scheduler and the same agent on it; so what is read is in memory, and only a write is awaited.
+The registry implements it in process. With an implementation for a kube-apiserver the same
+scheduler and agent run on a real cluster. So reads are from memory, and only writes are awaited.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Objects(Protocol):
         """Changes of `resources`, after a synthetic ADDED for each present object."""
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; it yields what it has and stops."""
+        """End a subscription; it yields what is queued and stops."""
 
     async def create(self, resource: str, obj: Object) -> Object:
         """Store a new object (taken over, do not touch it again); returns it completed."""

@@ -1,4 +1,4 @@
-"""What the API server does to an object's metadata on every write: complete, keep, mark."""
+"""Changes of metadata on every write: completion, immutable fields, deletion."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def complete(served: Served, obj: Object) -> Key:
 
 
 def check_preconditions(key: Key, uid: str | None, version: str | None, old: Object) -> None:
-    """Raise Conflict when another object, or another version of it, is meant than `old`."""
+    """Raise Conflict where UID or resourceVersion differ from those of `old`."""
     present = old["metadata"]
     if uid not in (None, present["uid"]):
         raise conflict(
@@ -66,7 +66,7 @@ def check_preconditions(key: Key, uid: str | None, version: str | None, old: Obj
 
 
 def retain(served: Served, new: Object, old: Object) -> None:
-    """Put back what no writer may change."""
+    """Restore the fields that no writer may change."""
     new["apiVersion"], new["kind"] = served.resource.api_version, served.kind
     wanted, present = new["metadata"], old["metadata"]
     wanted["resourceVersion"] = present["resourceVersion"]
@@ -104,11 +104,11 @@ def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
         ]
         if not finalizers:
             del metadata["finalizers"]
-    served.begin_delete(obj)
+    served.mark_deleting(obj)
 
 
 def keep(new: Object, old: Object, field: str) -> None:
-    """Put the old value of `field` back, or take the field out where the old object has none."""
+    """Restore the old value of `field`, or remove it where the old object has none."""
     if field in old:
         new[field] = old[field]
     else:
@@ -126,8 +126,8 @@ def spec_differs(new: Object, old: Object) -> bool:
 
 
 def is_released(served: Served, obj: Object) -> bool:
-    """True when an object marked for deletion has nothing left that holds it."""
+    """Whether nothing keeps an object that is marked for deletion."""
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
-    return not served.is_held(obj) and not metadata.get("deletionGracePeriodSeconds")
+    return not served.blocks_deletion(obj) and not metadata.get("deletionGracePeriodSeconds")

@@ -2,7 +2,7 @@
 
 Scheduler, node agent and garbage collector use it in process; the HTTP server puts admission,
 patches and formats in front of it. Everything runs on one event loop. What a reader or watcher
-sees has been committed; what a writer is based on includes writes still being committed.
+sees has been committed; a write is based on writes that are still being committed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _GROWTH_BYTES = 16 << 10
 
 
 Record = Callable[[Object, Object | None], None]
-"""Writes into what is stored next who changed which field of the version before it."""
+"""Writes the ownership of fields into an object that is about to be stored."""
 
 
 class Registry:
@@ -85,7 +85,7 @@ class Registry:
 
     @property
     def damaged(self) -> Sequence[CorruptObject]:
-        """What is stored and cannot be read: not listed, not watched, but to be deleted."""
+        """Stored objects that cannot be read: not listed, not watched, but they can be deleted."""
         return tuple(self._damaged.values())
 
     # Reading.
@@ -143,7 +143,7 @@ class Registry:
         return [table[key] for key in sorted(table) if namespace is None or key[0] == namespace]
 
     def show(self, resource: str, objects: Iterable[Object]) -> None:
-        """Make objects readable that are part of the program; they are neither stored nor watched.
+        """Add objects that are part of the program; they are neither stored nor watched.
 
         For read-only resources only.
         """
@@ -177,10 +177,10 @@ class Registry:
     # Writing.
 
     async def ensure_system_objects(self) -> None:
-        """Create the objects that every cluster has, in place of what cannot be read of them."""
+        """Create the objects that every cluster has, replacing corrupt ones."""
         for row in self.resources:
             for obj in () if row.is_read_only else row.initial():
-                await self.make_room(row.name, "", obj["metadata"]["name"])
+                await self.remove_corrupt(row.name, "", obj["metadata"]["name"])
         missing = [
             (row.name, obj)
             for row in self.resources
@@ -191,8 +191,8 @@ class Registry:
         ]
         await asyncio.gather(*(self.create(name, obj) for name, obj in missing))
 
-    async def make_room(self, resource: str, namespace: str, name: str) -> None:
-        """Delete what is stored under a name, if it cannot be read."""
+    async def remove_corrupt(self, resource: str, namespace: str, name: str) -> None:
+        """Delete the object of a name if it is corrupt."""
         if Key(resource, namespace, name) in self._damaged:
             await self.delete(resource, namespace, name)
 
@@ -205,7 +205,7 @@ class Registry:
         if self._current(key) is not None or key in self._damaged:
             raise already_exists(resource, key.name)
         self._check_namespace(key)
-        present = partial(self._latest, resource)
+        present = partial(self._latest_objects, resource)
         served.prepare_create(obj, present)
         if record is not None:
             record(obj, None)
@@ -245,7 +245,7 @@ class Registry:
         if subresource:
             served.prepare_part(subresource, new, old)
         else:
-            served.prepare_update(new, old, partial(self._latest, resource))
+            served.prepare_update(new, old, partial(self._latest_objects, resource))
         if record is not None:
             record(new, old)
         elif "managedFields" in old["metadata"]:  # long: all versions have the same one
@@ -325,7 +325,7 @@ class Registry:
                 "because it is being terminated",
             )
 
-    def _latest(self, resource: str) -> Iterator[Object]:
+    def _latest_objects(self, resource: str) -> Iterator[Object]:
         for namespace, name in self._table(resource):
             current = self._current(Key(resource, namespace, name))
             if current is not None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.api_server import ApiServer
 from trainyard.embedded.apiserver.auth import certificates
-from trainyard.embedded.apiserver.auth.request_identity import People
-from trainyard.embedded.apiserver.http.connection_limits import Limits
+from trainyard.embedded.apiserver.auth.request_identity import Authenticator
+from trainyard.embedded.apiserver.http.connection_limits import ConnectionLimits
 from trainyard.embedded.registry import Registry
 
 TOKEN = "a-token-of-some-length"
@@ -92,13 +92,13 @@ class Port:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, limits: Limits | None = None, people: People | None = None
+    folder: Path, limits: ConnectionLimits | None = None, authenticator: Authenticator | None = None
 ) -> AsyncIterator[Port]:
     """A server with an empty registry."""
     made = certificates.ensure(folder)
     registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
-    server = ApiServer(registry, people=people, limits=limits)
+    server = ApiServer(registry, authenticator=authenticator, limits=limits)
     await server.serve_unix(folder / "api.sock")
     number = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=TOKEN)
     context = ssl.create_default_context(cafile=str(made.authority))

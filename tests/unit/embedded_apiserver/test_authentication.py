@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from tests.unit.embedded_apiserver.port import TOKEN, Port, head, serving
-from trainyard.embedded.apiserver.auth.request_identity import People
+from trainyard.embedded.apiserver.auth.request_identity import Authenticator
 from trainyard.embedded.user_tokens import UserTokens
 from trainyard.machine.users import AllowList
 
@@ -107,8 +107,10 @@ async def reviewed(port: Port, spec: object) -> tuple[int, dict[str, object]]:
 
 
 async def test_a_token_review_says_whose_token_it_is(tmp_path: Path) -> None:
-    people = People(AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens"))
-    async with serving(tmp_path, people=people) as port:
+    authenticator = Authenticator(
+        AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens")
+    )
+    async with serving(tmp_path, authenticator=authenticator) as port:
         owner = {
             "username": "trainyard-admin",
             "groups": ["system:masters", "system:authenticated"],
@@ -118,7 +120,7 @@ async def test_a_token_review_says_whose_token_it_is(tmp_path: Path) -> None:
             {"authenticated": True, "user": owner},
         )
         bob = {"username": "61002", "groups": ["system:authenticated"], "uid": "61002"}
-        assert await reviewed(port, {"token": people.tokens.token_for(61002)}) == (
+        assert await reviewed(port, {"token": authenticator.tokens.token_for(61002)}) == (
             201,
             {"authenticated": True, "user": bob},
         )
@@ -132,9 +134,11 @@ async def test_a_token_review_of_a_token_that_is_nobodys_says_so(port: Port, tok
 
 
 async def test_a_token_review_tells_of_who_may_no_longer_use_the_cluster(tmp_path: Path) -> None:
-    people = People(AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens"))
-    async with serving(tmp_path, people=people) as port:
-        code, status = await reviewed(port, {"token": people.tokens.token_for(61003)})
+    authenticator = Authenticator(
+        AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens")
+    )
+    async with serving(tmp_path, authenticator=authenticator) as port:
+        code, status = await reviewed(port, {"token": authenticator.tokens.token_for(61003)})
     assert (code, status["user"], status.get("authenticated")) == (201, {}, None)
     assert "user 61003 may not use this cluster" in str(status["error"])
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.apiserver.auth.authorization import Rights, Wish, mark
-from trainyard.embedded.apiserver.auth.request_identity import OWNER, Identity, People
+from trainyard.embedded.apiserver.auth.authorization import AccessRequest, Authorizer, mark_owner
+from trainyard.embedded.apiserver.auth.request_identity import OWNER, Authenticator, Identity
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.tls_files import TokenError
 from trainyard.embedded.user_tokens import UserTokens
@@ -23,113 +23,117 @@ JOBS = ("batch.tensorstack.dev", "pytorchtrainingjobs")
 
 
 @pytest.fixture
-async def rights() -> AsyncIterator[Rights]:
+async def authorizer() -> AsyncIterator[Authorizer]:
     """A cluster with the namespaces `bob` and `alice`, which are theirs, and `default`."""
     registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
-    made = Rights(registry)
-    await made.welcome(BOB)
-    await made.welcome(Identity("alice", False, User(61001, 61001, "alice")))
+    made = Authorizer(registry)
+    await made.ensure_namespace(BOB)
+    await made.ensure_namespace(Identity("alice", False, User(61001, 61001, "alice")))
     yield made
     await registry.close()
 
 
 ALLOWED = [
-    Wish("create", *JOBS, namespace="bob"),
-    Wish("deletecollection", *JOBS, namespace="bob"),
-    Wish("patch", *JOBS, "scale", "bob", "j"),
-    Wish("get", "", "pods", "log", "bob", "p"),
-    Wish("create", "", "pods", "exec", "bob", "p"),
-    Wish("create", "", "pods", "eviction", "bob", "p"),
-    Wish("get", "", "secrets", namespace="bob", name="s"),
-    Wish("list", *JOBS),
-    Wish("watch", "", "pods", namespace="alice"),
-    Wish("get", *JOBS, "scale", "alice", "j"),
-    Wish("list", "", "nodes"),
-    Wish("create", "", "namespaces", name="bob-papers"),
-    Wish("delete", "", "namespaces", name="bob"),
+    AccessRequest("create", *JOBS, namespace="bob"),
+    AccessRequest("deletecollection", *JOBS, namespace="bob"),
+    AccessRequest("patch", *JOBS, "scale", "bob", "j"),
+    AccessRequest("get", "", "pods", "log", "bob", "p"),
+    AccessRequest("create", "", "pods", "exec", "bob", "p"),
+    AccessRequest("create", "", "pods", "eviction", "bob", "p"),
+    AccessRequest("get", "", "secrets", namespace="bob", name="s"),
+    AccessRequest("list", *JOBS),
+    AccessRequest("watch", "", "pods", namespace="alice"),
+    AccessRequest("get", *JOBS, "scale", "alice", "j"),
+    AccessRequest("list", "", "nodes"),
+    AccessRequest("create", "", "namespaces", name="bob-papers"),
+    AccessRequest("delete", "", "namespaces", name="bob"),
 ]
 REFUSED = [
-    Wish("create", *JOBS, namespace="alice"),
-    Wish("create", *JOBS, namespace="default"),
-    Wish("create", *JOBS),
-    Wish("delete", *JOBS, namespace="alice", name="j"),
-    Wish("patch", *JOBS, "scale", "alice", "j"),
-    Wish("deletecollection", *JOBS),
-    Wish("get", "", "pods", "log", "alice", "p"),
-    Wish("get", "", "pods", "exec", "alice", "p"),
-    Wish("get", "", "pods", "portforward", "alice", "p"),
-    Wish("get", "", "secrets", namespace="alice", name="s"),
-    Wish("list", "", "secrets"),
-    Wish("watch", "", "secrets", namespace="default"),
-    Wish("patch", "", "pods", "status", "bob", "p"),
-    Wish("create", "", "pods", "binding", "bob", "p"),
-    Wish("update", "", "namespaces", name="bob"),
-    Wish("update", "", "namespaces", "finalize", name="bob"),
-    Wish("delete", "", "namespaces", name="alice"),
-    Wish("create", "", "namespaces", name="papers"),
-    Wish("create", "", "namespaces", name="alice-papers"),
-    Wish("create", "scheduler.tensorstack.dev", "queues", name="mine"),
-    Wish("patch", "", "nodes", name="n"),
-    Wish("get", "", "pods", "log", "bobby", "p"),
+    AccessRequest("create", *JOBS, namespace="alice"),
+    AccessRequest("create", *JOBS, namespace="default"),
+    AccessRequest("create", *JOBS),
+    AccessRequest("delete", *JOBS, namespace="alice", name="j"),
+    AccessRequest("patch", *JOBS, "scale", "alice", "j"),
+    AccessRequest("deletecollection", *JOBS),
+    AccessRequest("get", "", "pods", "log", "alice", "p"),
+    AccessRequest("get", "", "pods", "exec", "alice", "p"),
+    AccessRequest("get", "", "pods", "portforward", "alice", "p"),
+    AccessRequest("get", "", "secrets", namespace="alice", name="s"),
+    AccessRequest("list", "", "secrets"),
+    AccessRequest("watch", "", "secrets", namespace="default"),
+    AccessRequest("patch", "", "pods", "status", "bob", "p"),
+    AccessRequest("create", "", "pods", "binding", "bob", "p"),
+    AccessRequest("update", "", "namespaces", name="bob"),
+    AccessRequest("update", "", "namespaces", "finalize", name="bob"),
+    AccessRequest("delete", "", "namespaces", name="alice"),
+    AccessRequest("create", "", "namespaces", name="papers"),
+    AccessRequest("create", "", "namespaces", name="alice-papers"),
+    AccessRequest("create", "scheduler.tensorstack.dev", "queues", name="mine"),
+    AccessRequest("patch", "", "nodes", name="n"),
+    AccessRequest("get", "", "pods", "log", "bobby", "p"),
 ]
 
 
-@pytest.mark.parametrize("wish", ALLOWED, ids=lambda wish: "-".join(filter(None, wish)))
-async def test_what_is_allowed(rights: Rights, wish: Wish) -> None:
-    assert rights.may(BOB, wish)
-    assert rights.may(OWNER, wish)
+@pytest.mark.parametrize("access", ALLOWED, ids=lambda access: "-".join(filter(None, access)))
+async def test_what_is_allowed(authorizer: Authorizer, access: AccessRequest) -> None:
+    assert authorizer.is_allowed(BOB, access)
+    assert authorizer.is_allowed(OWNER, access)
 
 
-@pytest.mark.parametrize("wish", REFUSED, ids=lambda wish: "-".join(filter(None, wish)))
-async def test_what_is_refused(rights: Rights, wish: Wish) -> None:
-    assert not rights.may(BOB, wish)
-    assert rights.may(OWNER, wish)
+@pytest.mark.parametrize("access", REFUSED, ids=lambda access: "-".join(filter(None, access)))
+async def test_what_is_refused(authorizer: Authorizer, access: AccessRequest) -> None:
+    assert not authorizer.is_allowed(BOB, access)
+    assert authorizer.is_allowed(OWNER, access)
 
 
 async def test_a_refusal_has_the_words_of_kubernetes() -> None:
-    here = Wish("get", "", "pods", "log", "alice", "p").refusal("bob")
+    here = AccessRequest("get", "", "pods", "log", "alice", "p").refusal("bob")
     assert str(here) == (
         'pods "p" is forbidden: User "bob" cannot get resource "pods/log" in API group "" in the '
         'namespace "alice"'
     )
-    assert "at the cluster scope" in str(Wish("list", "", "secrets").refusal("bob"))
+    assert "at the cluster scope" in str(AccessRequest("list", "", "secrets").refusal("bob"))
 
 
 def test_nobody_says_of_a_namespace_that_it_is_somebody_elses() -> None:
     forged = {labels.OWNER: "root", labels.OWNER_UID: "0", "note": "kept"}
     namespace = {"metadata": {"name": "bob-2", "annotations": forged}}
-    mark(BOB, namespace)
+    mark_owner(BOB, namespace)
     expected = {labels.OWNER: "bob", labels.OWNER_UID: "61002", "note": "kept"}
     assert namespace["metadata"]["annotations"] == expected
     with pytest.raises(Forbidden, match="called bob, or bob-SOMETHING"):
-        mark(BOB, {"metadata": {"generateName": "alice-"}})
+        mark_owner(BOB, {"metadata": {"generateName": "alice-"}})
 
 
 def test_the_kernel_tells_at_the_socket_who_asks_and_a_token_at_the_port(tmp_path: Path) -> None:
-    people = People(AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens"))
-    bob = people.of_socket({}, Peer(1, 61002, 61002))
+    authenticator = Authenticator(
+        AllowList(users=frozenset({61002})), UserTokens(tmp_path / "tokens")
+    )
+    bob = authenticator.by_socket_peer({}, Peer(1, 61002, 61002))
     assert bob is not None
-    assert (bob.is_admin, bob.person.namespace) == (False, "user-61002")
-    assert people.of_socket({}, Peer(1, 0, 0)) == OWNER
+    assert (bob.is_admin, bob.user.namespace) == (False, "user-61002")
+    assert authenticator.by_socket_peer({}, Peer(1, 0, 0)) == OWNER
     with pytest.raises(ApiError, match=r"user 61003 may not use this cluster.*--allow-user 61003"):
-        people.of_socket({}, Peer(1, 61003, 61003))
-    at_port = people.of_port("owners")
-    token = people.tokens.token_for(61002)
+        authenticator.by_socket_peer({}, Peer(1, 61003, 61003))
+    at_port = authenticator.by_bearer_token("owners")
+    token = authenticator.tokens.token_for(61002)
     assert at_port({"authorization": "Bearer owners"}, None) == OWNER
     assert at_port({"authorization": f"Bearer {token}"}, None) == bob
     for wrong in ("", "owners ", token[:-1], token.replace("61002", "0"), "0", "61002.0.", "²"):
         assert at_port({"authorization": f"Bearer {wrong}x"}, None) is None
     assert at_port({}, None) is None
     with pytest.raises(ApiError, match="may not use"):
-        at_port({"authorization": f"Bearer {people.tokens.token_for(61003)}"}, None)
+        at_port({"authorization": f"Bearer {authenticator.tokens.token_for(61003)}"}, None)
 
 
 def test_without_a_list_and_a_key_nobody_has_a_token() -> None:
-    people = People()
-    assert not people.are_several
-    token = people.tokens.token_for(0)
-    assert people.of_port("owners")({"authorization": f"Bearer {token}"}, None) is None
+    authenticator = Authenticator()
+    assert not authenticator.has_other_users
+    token = authenticator.tokens.token_for(0)
+    assert (
+        authenticator.by_bearer_token("owners")({"authorization": f"Bearer {token}"}, None) is None
+    )
 
 
 def test_a_users_token_stays_the_same_until_it_is_renewed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.unit.kinds import manifests as m
 from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
 from trainyard.embedded.apiserver.auth.request_identity import OWNER
 from trainyard.embedded.apiserver.http.http_messages import Request, Response
-from trainyard.embedded.apiserver.router import Api
+from trainyard.embedded.apiserver.router import Router
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.registry import Registry
@@ -40,7 +40,7 @@ class Cluster:
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
-        self._api = Api(registry, None)
+        self._api = Router(registry, None)
         settings = SchedulerSettings(
             "node", Capacity({"cpu": 4000, "memory": 1 << 30, "pods": 9}), extension=EXTENSION
         )

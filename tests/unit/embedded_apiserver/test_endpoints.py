@@ -245,12 +245,12 @@ def test_an_address_that_no_other_host_has_is_refused(address: str) -> None:
     port = {"name": "", "port": 80, "protocol": "TCP"}
     metadata = {"name": "web", "namespace": "default"}
     subset = {"addresses": [{"ip": address}], "ports": [port]}
-    verdict = registry.resources["endpoints"].judge(
+    verdict = registry.resources["endpoints"].validate(
         {"metadata": metadata, "subsets": [subset]}, None
     )
     assert [each.path for each in verdict.errors] == [("subsets", 0, "addresses", 0, "ip")]
     one = {"addressType": "IPv4", "endpoints": [{"addresses": [address]}], "ports": [port]}
-    verdict = registry.resources[SLICES].judge({"metadata": metadata, **one}, None)
+    verdict = registry.resources[SLICES].validate({"metadata": metadata, **one}, None)
     assert [each.path for each in verdict.errors] == [("endpoints", 0, "addresses", 0)]
 
 
@@ -259,6 +259,8 @@ def test_a_slice_of_an_unknown_type_is_refused(kind: str) -> None:
     metadata = {"name": "web", "namespace": "default"}
     one = {"addressType": kind, "endpoints": [{"addresses": ["10.0.0.1"]}]}
     verdict = (
-        Registry(resources=RESOURCES).resources[SLICES].judge({"metadata": metadata, **one}, None)
+        Registry(resources=RESOURCES)
+        .resources[SLICES]
+        .validate({"metadata": metadata, **one}, None)
     )
     assert [each.path for each in verdict.errors] == [("addressType",)]

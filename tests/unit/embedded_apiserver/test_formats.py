@@ -13,11 +13,11 @@ from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.patch import field_sets
 from trainyard.embedded.apiserver.pod_access.spdy import DICTIONARY
 from trainyard.embedded.apiserver.requests.protobuf_decoding import decode
-from trainyard.embedded.apiserver.requests.representation import Shape
+from trainyard.embedded.apiserver.requests.representation import Representation
 from trainyard.embedded.resources.resource import Served
 from trainyard.kube.errors import ApiError
 
-TABLE = Shape(kind="Table")
+TABLE = Representation(kind="Table")
 
 
 def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:

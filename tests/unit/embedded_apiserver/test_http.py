@@ -36,7 +36,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
 @dataclass
-class Api:
+class Router:
     """A server and a client of it."""
 
     registry: Registry
@@ -82,13 +82,13 @@ class Lines:
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[Api]:
+async def api(tmp_path: Path) -> AsyncIterator[Router]:
     registry = Registry(resources=RESOURCES, journal_bytes=4_000)
     await registry.ensure_system_objects()
     server = ApiServer(registry)
     await server.serve_unix(tmp_path / "api.sock")
     transport = UnixTransport(tmp_path / "api.sock")
-    yield Api(registry, transport, tmp_path / "api.sock")
+    yield Router(registry, transport, tmp_path / "api.sock")
     await transport.aclose()
     await server.close()
     await registry.close()
@@ -98,7 +98,7 @@ def config_map(name: str, **labels: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": labels}, "data": {}}
 
 
-async def test_only_this_user_may_open_the_socket(api: Api) -> None:
+async def test_only_this_user_may_open_the_socket(api: Router) -> None:
     assert stat.S_IMODE(api.path.stat().st_mode) == 0o600
 
 
@@ -137,7 +137,7 @@ async def test_certificates_are_kept_and_private(tmp_path: Path) -> None:
     assert certificates.ensure(tmp_path).certificate.read_bytes() != before
 
 
-async def test_create_get_replace_delete(api: Api) -> None:
+async def test_create_get_replace_delete(api: Router) -> None:
     code, made = await api("POST", CONFIG_MAPS, config_map("c"))
     assert code == 201
     code, read = await api("GET", f"{CONFIG_MAPS}/c")
@@ -173,19 +173,19 @@ async def test_create_get_replace_delete(api: Api) -> None:
     ],
 )
 async def test_a_bad_request_gets_a_status_that_says_why(
-    api: Api, method: str, path: str, body: Any, code: int, text: str
+    api: Router, method: str, path: str, body: Any, code: int, text: str
 ) -> None:
     found, status = await api(method, path, body)
     assert (found, status["kind"]) == (code, "Status")
     assert text in status["message"]
 
 
-async def test_a_body_that_is_too_large_is_refused(api: Api) -> None:
+async def test_a_body_that_is_too_large_is_refused(api: Router) -> None:
     answer = await api.transport.request(Request("POST", CONFIG_MAPS, b" " * (4 << 20)), 10)
     assert answer.status == 413
 
 
-async def test_bytes_that_are_not_http_are_refused(api: Api) -> None:
+async def test_bytes_that_are_not_http_are_refused(api: Router) -> None:
     reader, writer = await asyncio.open_unix_connection(str(api.path))
     writer.write(os.urandom(10) + b"\r\n\r\n")
     async with asyncio.timeout(120):
@@ -193,7 +193,7 @@ async def test_bytes_that_are_not_http_are_refused(api: Api) -> None:
     writer.close()
 
 
-async def test_pipelined_requests_are_answered_in_turn(api: Api) -> None:
+async def test_pipelined_requests_are_answered_in_turn(api: Router) -> None:
     reader, writer = await asyncio.open_unix_connection(str(api.path))
     request = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
     writer.write(request * 3 + request.replace(b"Host", b"Connection: close\r\nHost"))
@@ -202,14 +202,14 @@ async def test_pipelined_requests_are_answered_in_turn(api: Api) -> None:
     writer.close()
 
 
-async def test_deleting_a_collection_honours_selectors(api: Api) -> None:
+async def test_deleting_a_collection_honours_selectors(api: Router) -> None:
     for name in ("a", "b", "c"):
         await api("POST", CONFIG_MAPS, config_map(name, keep="yes" if name == "c" else "no"))
     await api("DELETE", f"{CONFIG_MAPS}?labelSelector=keep%3Dno")
     assert [each["metadata"]["name"] for each in api.registry.list("configmaps")] == ["c"]
 
 
-async def test_pages_show_every_object_that_was_there_throughout(api: Api) -> None:
+async def test_pages_show_every_object_that_was_there_throughout(api: Router) -> None:
     for number in range(10):
         await api("POST", CONFIG_MAPS, config_map(f"c{number}"))
     _, page = await api("GET", f"{CONFIG_MAPS}?limit=4")
@@ -222,7 +222,7 @@ async def test_pages_show_every_object_that_was_there_throughout(api: Api) -> No
     assert names == [f"c{number}" for number in range(10)]
 
 
-async def test_a_watch_goes_on_from_a_version(api: Api) -> None:
+async def test_a_watch_goes_on_from_a_version(api: Router) -> None:
     _, made = await api("POST", CONFIG_MAPS, config_map("a"))
     await api("POST", CONFIG_MAPS, config_map("b"))
     version = made["metadata"]["resourceVersion"]
@@ -234,14 +234,14 @@ async def test_a_watch_goes_on_from_a_version(api: Api) -> None:
     assert int(deleted["object"]["metadata"]["resourceVersion"]) > int(version)
 
 
-async def test_a_watch_from_zero_begins_with_what_there_is(api: Api) -> None:
+async def test_a_watch_from_zero_begins_with_what_there_is(api: Router) -> None:
     await api("POST", CONFIG_MAPS, config_map("a"))
     async with api.watch("") as lines:
         assert await lines.take(1) == [("ADDED", "a")]
 
 
 @pytest.mark.parametrize("version", ["1", "999999"], ids=["too old", "from another life"])
-async def test_a_watch_that_cannot_be_resumed_is_gone(api: Api, version: str) -> None:
+async def test_a_watch_that_cannot_be_resumed_is_gone(api: Router, version: str) -> None:
     for number in range(40):
         await api("POST", CONFIG_MAPS, config_map(f"c{number}"))
     async with api.watch(f"resourceVersion={version}") as lines:
@@ -250,7 +250,7 @@ async def test_a_watch_that_cannot_be_resumed_is_gone(api: Api, version: str) ->
         assert await lines.next() is None
 
 
-async def test_objects_enter_and_leave_a_selection(api: Api) -> None:
+async def test_objects_enter_and_leave_a_selection(api: Router) -> None:
     async with api.watch("labelSelector=tier%3Dgold") as lines:
         await api("POST", CONFIG_MAPS, config_map("a", tier="tin"))
         patch = {"metadata": {"labels": {"tier": "gold"}}}
@@ -268,7 +268,7 @@ async def test_objects_enter_and_leave_a_selection(api: Api) -> None:
         ]
 
 
-async def test_a_watch_ends_in_time_with_a_bookmark(api: Api) -> None:
+async def test_a_watch_ends_in_time_with_a_bookmark(api: Router) -> None:
     async with api.watch("timeoutSeconds=1&allowWatchBookmarks=true") as lines:
         event = await lines.next()
         assert event["type"] == "BOOKMARK"
@@ -276,7 +276,7 @@ async def test_a_watch_ends_in_time_with_a_bookmark(api: Api) -> None:
         assert await lines.next() is None
 
 
-async def test_initial_events_end_with_their_bookmark(api: Api) -> None:
+async def test_initial_events_end_with_their_bookmark(api: Router) -> None:
     await api("POST", CONFIG_MAPS, config_map("a"))
     query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
     async with api.watch(query) as lines:
@@ -285,7 +285,7 @@ async def test_initial_events_end_with_their_bookmark(api: Api) -> None:
     assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def test_a_table_watch_names_its_columns_once(api: Api) -> None:
+async def test_a_table_watch_names_its_columns_once(api: Router) -> None:
     request = Request("GET", f"{CONFIG_MAPS}?watch=1", accept=TABLE)
     await api("POST", CONFIG_MAPS, config_map("a"))
     await api("POST", CONFIG_MAPS, config_map("b"))
@@ -304,7 +304,7 @@ async def test_a_table_watch_names_its_columns_once(api: Api) -> None:
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
-async def test_metadata_alone_is_told_to_whom_it_is_enough(api: Api) -> None:
+async def test_metadata_alone_is_told_to_whom_it_is_enough(api: Router) -> None:
     """As client-go's metadata client asks, which collects garbage."""
     await api("POST", CONFIG_MAPS, config_map("a"))
     _, one = await api("GET", f"{CONFIG_MAPS}/a", accept=METADATA)
@@ -334,16 +334,16 @@ async def test_metadata_alone_is_told_to_whom_it_is_enough(api: Api) -> None:
         ("application/json;q=x", 200),
     ],
 )
-async def test_what_a_client_does_not_take_is_not_sent(api: Api, accept: str, code: int) -> None:
+async def test_what_a_client_does_not_take_is_not_sent(api: Router, accept: str, code: int) -> None:
     assert (await api("GET", CONFIG_MAPS, accept=accept))[0] == code
 
 
-async def test_nothing_is_done_whose_answer_is_not_taken(api: Api) -> None:
+async def test_nothing_is_done_whose_answer_is_not_taken(api: Router) -> None:
     assert (await api("POST", CONFIG_MAPS, config_map("a"), accept="text/html"))[0] == 406
     assert (await api("GET", f"{CONFIG_MAPS}/a"))[0] == 404
 
 
-async def test_events_are_shown_in_both_groups(api: Api) -> None:
+async def test_events_are_shown_in_both_groups(api: Router) -> None:
     event = {
         "metadata": {"name": "e"},
         "involvedObject": {"kind": "Pod", "name": "p"},
@@ -362,7 +362,7 @@ async def test_events_are_shown_in_both_groups(api: Api) -> None:
     assert api.registry.get("events", "default", "f")["message"] == "n"
 
 
-async def test_status_is_written_apart(api: Api) -> None:
+async def test_status_is_written_apart(api: Router) -> None:
     await api.registry.create(
         "pytorchtrainingjobs.batch.tensorstack.dev", {"metadata": {"name": "j"}, "spec": {}}
     )
@@ -372,7 +372,7 @@ async def test_status_is_written_apart(api: Api) -> None:
     assert (code, stored["spec"], stored["status"]) == (200, {}, {"phase": "Running"})
 
 
-async def test_a_refused_write_leaves_the_object_alone(api: Api) -> None:
+async def test_a_refused_write_leaves_the_object_alone(api: Router) -> None:
     _, made = await api("POST", CONFIG_MAPS, config_map("c"))
     patch = [{"op": "test", "path": "/data", "value": {"not": "so"}}]
     code, _ = await api(
@@ -382,7 +382,7 @@ async def test_a_refused_write_leaves_the_object_alone(api: Api) -> None:
     assert api.registry.get("configmaps", "default", "c") == made
 
 
-async def test_binding_and_eviction(api: Api) -> None:
+async def test_binding_and_eviction(api: Router) -> None:
     pods = "/api/v1/namespaces/default/pods"
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     await api("POST", pods, pod)
@@ -496,7 +496,7 @@ async def test_a_log_is_not_sent_in_a_protocol_that_nobody_speaks(tmp_path: Path
         assert refused.value.status == 400
 
 
-async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Api) -> None:
+async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Router) -> None:
     _, index = await api("GET", "/openapi/v3")
     for path in index["paths"]:
         _, document = await api("GET", f"/openapi/v3/{path}")
@@ -508,7 +508,7 @@ async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Api) -> None:
                 assert told["x-kubernetes-action"] == "connect" or told["requestBody"]["required"]
 
 
-async def test_openapi_describes_lists_and_their_parameters(api: Api) -> None:
+async def test_openapi_describes_lists_and_their_parameters(api: Router) -> None:
     _, document = await api("GET", "/openapi/v3/api/v1")
     for where in ("/api/v1/pods", "/api/v1/namespaces/{namespace}/pods"):
         listing = document["paths"][where]["get"]
@@ -522,7 +522,7 @@ async def test_openapi_describes_lists_and_their_parameters(api: Api) -> None:
     assert document["components"]["schemas"]["io.k8s.api.core.v1.PodList"]["required"] == ["items"]
 
 
-async def test_openapi_describes_what_discovery_tells_of(api: Api) -> None:
+async def test_openapi_describes_what_discovery_tells_of(api: Router) -> None:
     """Subresources too: every path, every verb, and schemas that are there."""
     verbs = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
     _, index = await api("GET", "/openapi/v3")
@@ -548,7 +548,7 @@ async def test_openapi_describes_what_discovery_tells_of(api: Api) -> None:
     assert "command" in {each["name"] for each in run["parameters"]}
 
 
-async def test_openapi_of_version_2_says_what_that_of_version_3_does(api: Api) -> None:
+async def test_openapi_of_version_2_says_what_that_of_version_3_does(api: Router) -> None:
     _, document = await api("GET", "/openapi/v2")
     assert document["swagger"] == "2.0"
     _, index = await api("GET", "/openapi/v3")
@@ -568,7 +568,7 @@ async def test_openapi_of_version_2_says_what_that_of_version_3_does(api: Api) -
     assert "oneOf" not in told
 
 
-async def test_a_refusal_is_written_as_kubernetes_writes_it(api: Api) -> None:
+async def test_a_refusal_is_written_as_kubernetes_writes_it(api: Router) -> None:
     """Some clients' own suites compare the text."""
     path = "/api/v1/namespaces/default/pods/none"
     answer = await api.transport.request(Request("GET", path, b""), 60)

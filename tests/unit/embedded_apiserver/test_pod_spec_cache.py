@@ -85,7 +85,7 @@ def _variants() -> Iterator[tuple[str, Object]]:
 
 
 def _judged(pod: Object) -> tuple[Any, ...]:
-    obj, *others = pods_resource.SERVED.judge(copy.deepcopy(pod), None)
+    obj, *others = pods_resource.SERVED.validate(copy.deepcopy(pod), None)
     return (obj, *map(list, others))
 
 

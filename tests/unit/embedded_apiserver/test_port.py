@@ -15,20 +15,20 @@ import orjson
 import pytest
 
 from tests.unit.embedded_apiserver.port import LIMIT_SECONDS, Port, head, serving
-from trainyard.embedded.apiserver.http.connection_limits import Limits
+from trainyard.embedded.apiserver.http.connection_limits import ConnectionLimits
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 BODY = b'{"metadata":{"generateName":"m-"}}'
-FEW = Limits(
+FEW = ConnectionLimits(
     connections=12,
-    strangers=6,
-    of_one=8,
-    held_bytes=1 << 20,
+    unauthenticated=6,
+    per_user=8,
+    buffered_bytes=1 << 20,
     head_seconds=0.5,
     body_seconds=0.5,
     idle_seconds=0.5,
 )
-PATIENT = Limits(connections=12, strangers=6, of_one=8, held_bytes=1 << 20)
+PATIENT = ConnectionLimits(connections=12, unauthenticated=6, per_user=8, buffered_bytes=1 << 20)
 
 
 @pytest.fixture
@@ -130,8 +130,8 @@ async def test_strangers_make_room_for_each_other_and_keep_nobody_out(port: Port
     async with AsyncExitStack() as stack:
         known = await stack.enter_async_context(port.tls())
         assert (await known.ask(head("GET", "/version"))).status == 200
-        strangers = [await stack.enter_async_context(port.tls()) for _ in range(20)]
-        assert await strangers[0].is_closed()
+        unauthenticated = [await stack.enter_async_context(port.tls()) for _ in range(20)]
+        assert await unauthenticated[0].is_closed()
         async with port.tls() as newcomer:
             assert (await newcomer.ask(head("GET", "/version"))).status == 200
         assert (await known.ask(head("GET", "/version"))).status == 200

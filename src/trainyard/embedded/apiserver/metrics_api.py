@@ -1,4 +1,4 @@
-"""The metrics API (`metrics.k8s.io`), as `kubectl top` asks for it: nothing of it is stored.
+"""The metrics API (`metrics.k8s.io`) for `kubectl top`. Values are measured on request, not stored.
 
 https://github.com/kubernetes/metrics/tree/master/pkg/apis/metrics/v1beta1
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import orjson
 
 from trainyard.embedded.api_errors import bad_request, method_not_allowed, no_such_path, not_found
-from trainyard.embedded.apiserver.auth.authorization import Rights
+from trainyard.embedded.apiserver.auth.authorization import Authorizer
 from trainyard.embedded.apiserver.http.http_messages import Request, Response
 from trainyard.embedded.apiserver.requests import list_selectors, response_encoding
 from trainyard.embedded.apiserver.requests.request_target import Target, parse
@@ -37,19 +37,19 @@ def _use(key: str) -> Column:
 
 
 _COLUMNS = (NAME, _use("cpu"), _use("memory"), Column("Window", at("window")))
-_PODS = Served(POD_METRICS, verbs=_VERBS, printed=_COLUMNS)
-_NODES = Served(NODE_METRICS, verbs=_VERBS, printed=_COLUMNS)
+_PODS = Served(POD_METRICS, verbs=_VERBS, printer_columns=_COLUMNS)
+_NODES = Served(NODE_METRICS, verbs=_VERBS, printer_columns=_COLUMNS)
 METRICS = (_PODS, _NODES)
 """What discovery tells of them."""
 _AT = {row.resource[:3]: row for row in METRICS}
 
 
 async def respond(
-    request: Request, parts: list[str], rights: Rights, runtime: KubeletApi | None
+    request: Request, parts: list[str], authorizer: Authorizer, runtime: KubeletApi | None
 ) -> Response:
-    """The usage of pods or nodes: of one, or of those that the selectors choose."""
+    """Usage of one pod or node, or of those that the selectors match."""
     target = parse(parts, lambda *place: _AT.get(place))
-    rights.check(request, target)
+    authorizer.check(request, target)
     if request.method not in ("GET", "HEAD"):
         raise method_not_allowed(request.method, target.served.name)
     if target.subresource:
@@ -58,7 +58,7 @@ async def respond(
         raise bad_request("what is used cannot be watched; ask again")
     if runtime is None:
         raise bad_request("no node runs pods here, so nothing is used")
-    chosen = _chosen(request, target, rights)
+    chosen = _chosen(request, target, authorizer)
     measured = await runtime.measure()
     shown = [metrics for obj in chosen if (metrics := _metrics(target.served, obj, measured))]
     if target.name:
@@ -69,21 +69,21 @@ async def respond(
     return response_encoding.list_response(request, target.served, entries, {})
 
 
-def _chosen(request: Request, target: Target, rights: Rights) -> list[Object]:
+def _chosen(request: Request, target: Target, authorizer: Authorizer) -> list[Object]:
     """The pods or nodes themselves."""
     stored = PODS if target.served is _PODS else NODES
     if target.name:
-        return [rights.registry.peek(stored.full_name, target.namespace or "", target.name)]
+        return [authorizer.registry.peek(stored.full_name, target.namespace or "", target.name)]
     predicate = list_selectors.both(
         list_selectors.label_predicate(request.query.get("labelSelector", "")),
         list_selectors.field_predicate(request.query.get("fieldSelector", ""), target.served),
     )
-    entries = rights.registry.entries(stored.full_name, target.namespace)
+    entries = authorizer.registry.entries(stored.full_name, target.namespace)
     return [e.object for e in entries if predicate is None or predicate(e.object)]
 
 
 def _metrics(served: Served, obj: Object, measured: UsageSample) -> Object | None:
-    """None of a pod that does not run."""
+    """The metrics of one object; None for a pod that does not run."""
     metadata = obj["metadata"]
     at = times.from_unix(measured.at)
     head: Object = {"name": metadata["name"], "creationTimestamp": at}

@@ -1,4 +1,4 @@
-"""The routes of the API server: from a request to the function that answers it."""
+"""Routes a request to the function that answers it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from trainyard.embedded.api_errors import (
 )
 from trainyard.embedded.apiserver import metrics_api
 from trainyard.embedded.apiserver.auth import access_reviews
-from trainyard.embedded.apiserver.auth.authorization import Rights
-from trainyard.embedded.apiserver.auth.kubeconfig_endpoint import PATH, Kubeconfigs
-from trainyard.embedded.apiserver.auth.request_identity import Holder
+from trainyard.embedded.apiserver.auth.authorization import Authorizer
+from trainyard.embedded.apiserver.auth.kubeconfig_endpoint import PATH, KubeconfigEndpoint
+from trainyard.embedded.apiserver.auth.request_identity import TokenHolder
 from trainyard.embedded.apiserver.discovery import api_discovery
 from trainyard.embedded.apiserver.http.http_messages import Answer, Request, Response
-from trainyard.embedded.apiserver.pod_access.pod_subresources import PodAccess
+from trainyard.embedded.apiserver.pod_access.pod_subresources import PodSubresources
 from trainyard.embedded.apiserver.requests import request_limits, response_encoding
-from trainyard.embedded.apiserver.requests.representation import negotiated
+from trainyard.embedded.apiserver.requests.representation import negotiate_representation
 from trainyard.embedded.apiserver.requests.request_target import PROXY, Target, parse
 from trainyard.embedded.apiserver.requests.resource_verbs import Verbs
 from trainyard.embedded.kubelet_api import KubeletApi
@@ -46,7 +46,7 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 """Kubernetes' words for what is done with one object."""
 
 
-class Api:
+class Router:
     """Answers requests; shared by all listeners."""
 
     def __init__(
@@ -54,14 +54,14 @@ class Api:
     ) -> None:
         self._registry = registry
         self._runtime = runtime
-        self._rights = Rights(registry)
+        self._authorizer = Authorizer(registry)
         self._supervisor = supervisor if supervisor is not None else Supervisor()
         self._verbs = verbs = Verbs(registry)
-        self.kubeconfigs: Kubeconfigs | None = None
+        self.kubeconfigs: KubeconfigEndpoint | None = None
         """Set once a port is open for those who have one."""
-        self.holder: Holder = lambda token: None
+        self.holder: TokenHolder = lambda token: None
         """Set once a port is open that takes tokens."""
-        pods = PodAccess(registry, runtime)
+        pods = PodSubresources(registry, runtime)
         self._subresources: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "scale": verbs.scale,
             "finalize": verbs.finalize,
@@ -75,10 +75,10 @@ class Api:
         }
 
     async def __call__(self, request: Request) -> Answer:
-        """The answer to one request; refusals become Status objects."""
+        """Answer one request; errors become Status objects."""
         try:
             if not request.identity.is_admin:
-                await self._rights.welcome(request.identity)
+                await self._authorizer.ensure_namespace(request.identity)
             if "impersonate-user" in request.headers:
                 raise bad_request("nobody can act as somebody else here: leave out --as")
             return await self._route(request)
@@ -103,13 +103,13 @@ class Api:
         root = parts[0] if parts else ""
         resources = self._registry.resources
         if root in ("api", "apis"):
-            return await self._of_group(request, parts)
+            return await self._route_group(request, parts)
         if request.path == PATH and self.kubeconfigs is not None:
             return self.kubeconfigs.respond(request)
         if root in _HEALTH:
             return Response(200, b"ok", "text/plain")
         if parts == FINDINGS_PATH:
-            told = self._wrong() if request.identity.is_admin else {}
+            told = self._problems() if request.identity.is_admin else {}
             return response_encoding.json_response(200, told)
         if root == "version":
             return response_encoding.json_response(200, _version())
@@ -123,19 +123,19 @@ class Api:
             )
         raise no_such_path()
 
-    async def _of_group(self, request: Request, parts: list[str]) -> Answer:
+    async def _route_group(self, request: Request, parts: list[str]) -> Answer:
         if len(parts) <= (2 if parts[0] == "api" else 3):
             return api_discovery.respond(request, parts, self._registry.resources)
         if parts[0] == "apis" and parts[1] in access_reviews.GROUPS:
-            return access_reviews.respond(request, parts, self._rights, self.holder)
+            return access_reviews.respond(request, parts, self._authorizer, self.holder)
         if parts[0] == "apis" and parts[1] == metrics_api.GROUP:
-            return await metrics_api.respond(request, parts, self._rights, self._runtime)
+            return await metrics_api.respond(request, parts, self._authorizer, self._runtime)
         target = parse(parts, self._registry.resources.at)
-        self._rights.check(request, target)
+        self._authorizer.check(request, target)
         return await self._resource(request, target)
 
-    def _wrong(self) -> Mapping[str, Any]:
-        """What `trainyard doctor` tells of a running cluster."""
+    def _problems(self) -> Mapping[str, Any]:
+        """What `trainyard doctor` reports about a running cluster."""
         return {
             "damaged": [damaged.as_json() for damaged in self._registry.damaged],
             **self._supervisor.facts,
@@ -145,7 +145,9 @@ class Api:
     async def _resource(self, request: Request, target: Target) -> Answer:
         verbs, method = self._verbs, request.method
         if target.subresource in ("", "status"):
-            negotiated(request)  # nothing is done whose answer the client would not take
+            negotiate_representation(
+                request
+            )  # nothing is done whose answer the client would not take
         if target.served.is_read_only and not self._registry.entries(target.storage):
             self._registry.show(target.storage, target.served.initial())
         if target.subresource == "status" and not target.served.status:
@@ -170,8 +172,8 @@ class Api:
             or (target.subresource and method == "DELETE")
             or (not target.name and (everywhere or _COLLECTION.get(method, "") not in served.verbs))
         )
-        if method == "POST" and served.instead:
-            raise kind_without_effect(served.kind, served.resource.api_version, served.instead)
+        if method == "POST" and served.alternative:
+            raise kind_without_effect(served.kind, served.resource.api_version, served.alternative)
         if write is None or refused:
             raise method_not_allowed(method, target.served.name)
         return await write(request, target)

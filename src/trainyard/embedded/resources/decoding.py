@@ -1,9 +1,9 @@
-"""What an object must be before anything here reads it: JSON that Kubernetes' own types can hold.
+"""Decodes JSON by Kubernetes' own types, before anything in the cluster reads an object.
 
-Decoding does what Go's JSON decoder and encoder do together: a null is an absent field, and a
-status has its required words, numbers and flags, empty where a client left them out; a null in a
-list is an empty value. So whoever
-reads a stored object need not look at the type of anything that a schema names (decision 80).
+Decoding does what Go's JSON decoder and encoder do together. A null is an absent field, and a null
+in a list is an empty value. A status has all its required strings, numbers and flags, empty where a
+client left them out. So readers of a stored object need not check the type of any field that a
+schema names (decision 80).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from trainyard.schema.structural_schema import Schema, Walker
 
 Object = dict[str, Any]
 
-_MOST_DEEP = 200
+_MAX_DEPTH = 200
 """Levels of one object: orjson writes 254."""
 _EMPTY: Mapping[str, Any] = {"string": "", "integer": 0, "boolean": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Decoded:
     """An object as the types of its schema hold it."""
 
     obj: Object
@@ -37,10 +37,10 @@ class Shape:
     """Fields that nobody knows."""
 
 
-def shape(obj: Object, definition: str) -> Shape:
+def decode(obj: Object, definition: str) -> Decoded:
     """`obj` (taken over) by one of the official definitions; "": by that of its metadata."""
-    if malformed := tidy(obj) if definition else tidied(obj):
-        return Shape(obj, malformed)
+    if malformed := remove_nulls(obj) if definition else normalize_untyped(obj):
+        return Decoded(obj, malformed)
     known = kubernetes_schemas.definitions("served")
     decoder = _Decoder(known)
     if definition:
@@ -53,11 +53,11 @@ def shape(obj: Object, definition: str) -> Shape:
                 decoder.errors.append(error((field,), text))
     pruned = structural_schema.without_unknown_fields(obj, decoder.problems)
     malformed = [each for each in decoder.problems if each not in pruned.unknown]
-    return Shape(pruned.obj, malformed, decoder.errors, pruned.unknown)
+    return Decoded(pruned.obj, malformed, decoder.errors, pruned.unknown)
 
 
 class _Decoder(Walker):
-    """The walker, which tells what the types cannot hold from what may not be."""
+    """Separates values that a type cannot hold from values that are not allowed."""
 
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         super().__init__(definitions)
@@ -85,23 +85,25 @@ class _Decoder(Walker):
             self.errors.append(self.problems.pop())
 
 
-def tidied(obj: Object) -> list[Problem]:
-    """As `tidy`, of an object where a null may mean something, outside its metadata; no types say
-    there which number is an integer."""
-    if problems := tidy(obj, nulls=True) or tidy(obj.get("metadata"), ("metadata",)):
+def normalize_untyped(obj: Object) -> list[Problem]:
+    """Prepare an object without a schema: a null may mean something outside its metadata, and
+    whole numbers are integers. What no JSON of ours can be is returned as a problem."""
+    if problems := remove_nulls(obj, nulls=True) or remove_nulls(
+        obj.get("metadata"), ("metadata",)
+    ):
         return problems
-    _write_as_go(obj)
+    _integers_where_whole(obj)
     return []
 
 
-def tidy(value: Any, path: Path = (), *, nulls: bool = False) -> list[Problem]:
-    """Take nulls out of all mappings, unless they are to stay; what no JSON of ours can be."""
+def remove_nulls(value: Any, path: Path = (), *, nulls: bool = False) -> list[Problem]:
+    """Take nulls out of all mappings unless `nulls` keeps them; returns what is not valid JSON."""
     problems: list[Problem] = []
     pending: list[tuple[Any, Path]] = [(value, path)]
     while pending:
         found, place = pending.pop()
-        if len(place) > _MOST_DEEP:
-            return [error(place[:8], f"is nested more than {_MOST_DEEP} levels deep")]
+        if len(place) > _MAX_DEPTH:
+            return [error(place[:8], f"is nested more than {_MAX_DEPTH} levels deep")]
         if isinstance(found, dict):
             if not nulls and None in found.values():
                 for key in [key for key, child in found.items() if child is None]:
@@ -116,11 +118,11 @@ def tidy(value: Any, path: Path = (), *, nulls: bool = False) -> list[Problem]:
     return problems
 
 
-def _write_as_go(part: dict[Any, Any] | list[Any]) -> None:
+def _integers_where_whole(part: dict[Any, Any] | list[Any]) -> None:
     """Make whole numbers integers: so Go would read them again."""
     for key, child in part.items() if isinstance(part, dict) else enumerate(part):
         if type(child) in _NESTED:
-            _write_as_go(child)
+            _integers_where_whole(child)
         elif type(child) is float and child.is_integer() and abs(child) < 1 << 63:
             part[key] = int(child)
 

@@ -1,4 +1,4 @@
-"""What may not be in the metadata of an object whose types are right."""
+"""Rules for the metadata of objects, beyond their types."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from trainyard.schema.object_names import is_qualified_name
 from trainyard.schema.problems import REQUIRED, Path, Problem, error
 
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-_LONGEST_PREFIX = 58
+_MAX_PREFIX = 58
 """Of a generateName, so that a label can hold the name."""
 _PROPAGATIONS = ("foregroundDeletion", "orphan")
 _FINALIZERS = (*_PROPAGATIONS, "kubernetes")
-MOST_ANNOTATIONS = 256 << 10
+MAX_ANNOTATIONS_BYTES = 256 << 10
 
 
 def metadata_problems(served: Served, obj: Object) -> list[Problem]:
-    """Every problem of the metadata of an object that has any."""
+    """Every problem of an object's metadata."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict):
         return [error(("metadata",), REQUIRED)]
@@ -53,13 +53,13 @@ def _problems(served: Served, metadata: dict[str, Any]) -> Iterator[Problem]:
 
 
 def _masked(prefix: str) -> str:
-    """A generateName as it is judged: what ends it may be what no name ends with."""
+    """A generateName as it is validated: it may end with `-`, unlike a name."""
     return f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
 
 
 def generated(prefix: str, suffix: str) -> str:
-    """The name that is made of a generateName; "" of none."""
-    return prefix[:_LONGEST_PREFIX] + suffix if prefix else ""
+    """The name made from a generateName; "" without one."""
+    return prefix[:_MAX_PREFIX] + suffix if prefix else ""
 
 
 def _labels(metadata: dict[str, Any]) -> Iterator[Problem]:
@@ -72,13 +72,13 @@ def _labels(metadata: dict[str, Any]) -> Iterator[Problem]:
                 yield error(path, f"{value[:100]!r} is not a label value")
 
     size = annotations_size(metadata)
-    if size > MOST_ANNOTATIONS:
-        text = f"have {size} bytes; there may be at most {MOST_ANNOTATIONS}"
+    if size > MAX_ANNOTATIONS_BYTES:
+        text = f"have {size} bytes; there may be at most {MAX_ANNOTATIONS_BYTES}"
         yield error(("metadata", "annotations"), text)
 
 
 def annotations_size(metadata: dict[str, Any]) -> int:
-    """Bytes that the annotations take, of which there may be `MOST_ANNOTATIONS`."""
+    """Bytes of all annotations, at most `MAX_ANNOTATIONS_BYTES`."""
     return sum(len(k.encode()) + len(v.encode()) for k, v in _annotations(metadata).items())
 
 

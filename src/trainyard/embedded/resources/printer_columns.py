@@ -1,4 +1,4 @@
-"""One column of what `kubectl get` prints, and those that most resources have."""
+"""Columns of `kubectl get`, and those that most resources have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Column:
     description: str = ""
 
     def show(self, obj: dict[str, Any]) -> Any:
-        """What the column says of an object; no object hides the others from who lists them."""
+        """The cell of an object; a broken object gives `<unknown>` and does not fail the list."""
         try:
             return self.cell(obj)
         except Exception:  # of a shape that nothing here makes (decision 81)
@@ -32,7 +32,7 @@ class Column:
 
 
 def at(path: str, default: Any = "<none>") -> Cell:
-    """What is found at a path of fields, `default` where that is nothing."""
+    """Reads the field at a path; `default` where it is absent or empty."""
     keys = path.split(".")
 
     def cell(obj: dict[str, Any]) -> Any:

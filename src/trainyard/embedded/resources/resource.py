@@ -1,7 +1,7 @@
-"""What a resource of the embedded API server may define: its row, with a default for everything.
+"""What a resource of the embedded API server may define, with a default for everything.
 
-A file beside this one that has a `SERVED` is a resource, or several. What is plain data is given
-to `Served`; what takes code is a method of a class derived from it. The methods about writing are
+A file in `served` defines one resource or several. Plain data are fields of `Served`; behaviour is
+a method of a class derived from it. The methods for writing are
 Kubernetes' own strategies (the `PrepareForCreate` and friends of its registries), reduced to what
 an embedded cluster needs.
 https://github.com/kubernetes/kubernetes/tree/master/pkg/registry
@@ -21,7 +21,7 @@ from trainyard.schema.object_names import is_dns_subdomain
 from trainyard.schema.problems import REQUIRED, Problem
 
 if TYPE_CHECKING:
-    from trainyard.embedded.resources.decoding import Shape
+    from trainyard.embedded.resources.decoding import Decoded
 
 Object = dict[str, Any]
 Present = Callable[[], Iterable[Object]]
@@ -45,25 +45,25 @@ META = "1 metadata ObjectMeta, "
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What is found below an object; how it is answered, `apiserver` knows by its name."""
+    """A subresource; its handler is chosen by name in `apiserver.router`."""
 
     kind: str
     verbs: tuple[str, ...]
     api: tuple[str, str] | None = None
     """Group and version of `kind`; None: those of the resource."""
     listed: bool = True
-    """Discovery tells of it."""
+    """Discovery lists it."""
 
 
-class Verdict(NamedTuple):
-    """What is to be said of an object that someone wants stored."""
+class Validation(NamedTuple):
+    """The result of validating an object."""
 
     obj: Object
     malformed: Sequence[Problem] = ()
     """What its types cannot hold."""
     errors: Sequence[Problem] = ()
     unknown: Sequence[Problem] = ()
-    """Fields that nobody knows; they are no longer in `obj`."""
+    """Unknown fields; they are no longer in `obj`."""
     warnings: Sequence[str] = ()
 
 
@@ -80,32 +80,32 @@ class Served:
     status: bool = False
     """It has a status, written as a subresource only."""
     created_with_status: bool = False
-    """Whoever creates one says its status too, and owns it."""
+    """The status is part of a create, and owned by its author."""
     generation: bool = False
     """metadata.generation counts the changes of spec."""
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
     """Those besides status."""
-    printed: tuple[Column, ...] = (NAME, AGE)
+    printer_columns: tuple[Column, ...] = (NAME, AGE)
     selectable: frozenset[str] = frozenset()
     """Fields for `--field-selector`, besides name and namespace."""
     messages: Messages = field(default_factory=dict)
-    """How its objects look in protobuf; kubectl's typed clients send a few kinds so."""
+    """Protobuf schema of its objects; kubectl's typed clients send a few kinds so."""
     definition: str = ""
-    """Its objects are decoded by, and shown with, this one of Kubernetes' own schemas."""
+    """The name of the official schema of its objects; "" for custom kinds."""
     unset: Mapping[str, Any] = field(default_factory=dict)
-    """What its objects have besides metadata before anybody set a field: nobody owns it."""
+    """What its objects have besides metadata before a field is set; nobody owns it."""
     custom: bool = False
     """Defined by a CustomResourceDefinition, whose lists have no keys to merge by."""
     view_of: str = ""
-    """The resource whose objects this one shows in another group's shape; it stores none."""
+    """The resource whose objects this one shows in another API group; it stores none."""
     needs_version: bool = False
     """An update must say which version it is based on."""
     created_by_update: bool = False
-    """An update of what is not there creates it."""
+    """An update of an absent object creates it."""
     returns_deleted: bool = False
-    """A deletion answers with the object, even where it is gone at once."""
-    instead: str = ""
-    """Nothing here acts on the kind: what whoever wants one may do."""
+    """A deletion answers with the object, even where it is deleted at once."""
+    alternative: str = ""
+    """The cluster does not act on the kind: what users can do instead."""
 
     @property
     def name(self) -> str:
@@ -118,87 +118,85 @@ class Served:
 
     @property
     def is_read_only(self) -> bool:
-        """Nobody may write its objects, which are part of the program."""
+        """Its objects are part of the program and cannot be written."""
         return self.verbs == READ_VERBS
 
     def described(self) -> Iterable[tuple[str, Subresource]]:
-        """The subresources of which discovery tells."""
+        """The subresources that discovery lists."""
         if self.status:
             yield "status", Subresource(self.kind, WRITE_STATUS)
         yield from ((name, each) for name, each in self.subresources.items() if each.listed)
 
     # Writing.
 
-    def decoded(self, obj: Object) -> Shape:
-        """An object (taken over) as its types hold it."""
-        from trainyard.embedded.resources.decoding import shape
+    def decoded(self, obj: Object) -> Decoded:
+        """Decode an object (taken over) by its schema."""
+        from trainyard.embedded.resources.decoding import decode
 
-        return shape(obj, self.definition)
+        return decode(obj, self.definition)
 
     def pruned(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
-        """An object that was decoded without the fields that only a definition of its own tells
-        to be unknown, and those."""
+        """Remove the fields that a CustomResourceDefinition does not know; returns both."""
         return obj, ()
 
-    def judge(self, obj: Object, old: Object | None) -> Verdict:
-        """What is wrong with an object (taken over) that is new, or takes the place of `old`."""
+    def validate(self, obj: Object, old: Object | None) -> Validation:
+        """Validate an object (taken over) that is new, or replaces `old`."""
         found = self.decoded(obj)
         errors = [*found.errors]
         if not found.malformed and all(each.message != REQUIRED for each in errors):
             errors += self.rules(found.obj, old)
-        return Verdict(found.obj, found.malformed, errors, found.unknown)
+        return Validation(found.obj, found.malformed, errors, found.unknown)
 
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
-        """What may not be in an object that has what its schema asks for, or in one that takes
-        the place of `old`: Kubernetes' own rules, and what the loops here rely on."""
+        """Rules beyond the schema, for a new object or one that replaces `old`: Kubernetes' own,
+        and what the cluster's loops rely on."""
         return ()
 
     def status_rules(self, obj: Object) -> Iterable[Problem]:
-        """What may not be in a status that someone writes."""
+        """Rules for a status that is written, beyond its schema."""
         return ()
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
-        """What makes a stored object, valid when it was written, one that nothing here can work
-        with."""
+        """Why the cluster cannot work with a stored object that was valid when it was written."""
         return ()
 
     def is_name(self, name: str) -> bool:
-        """Whether an object may be called so."""
+        """Whether the name is valid."""
         return is_dns_subdomain(name)
 
     def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
-        """Refuse an object that names what has to be there and is not; `old`: what it replaces."""
+        """Refuse an object that references another one that has to exist and does not."""
 
     def prepare_create(self, obj: Object, present: Present) -> None:
-        """Complete an object about to be created; a status it came with does not count."""
+        """Complete an object about to be created; its status is dropped."""
         if self.status:
             obj.pop("status", None)
 
     def allocate(self, obj: Object, present: Present) -> None:
-        """Complete a new object with what nobody asked for, and so nobody owns."""
+        """Complete a new object with fields that are assigned, and so owned by no manager."""
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
-        """Complete an object about to take the place of `old`, or refuse the change."""
+        """Complete an object about to replace `old`, or refuse the change."""
 
     def prepare_part(self, subresource: str, new: Object, old: Object) -> None:
-        """The same where a subresource was written, and `new` may have more that is changed."""
+        """As `prepare_update`, for a write of a subresource; undoes other changes of `new`."""
 
     def check_delete(self, name: str) -> None:
-        """Refuse to delete what must stay."""
+        """Refuse to delete an object that must stay."""
 
     def grace_seconds(self, obj: Object, asked: int | None) -> int:
-        """How long an object may take to go after someone asked for its deletion."""
+        """Seconds between the request to delete an object and its deletion."""
         return 0
 
-    def begin_delete(self, obj: Object) -> None:
-        """Show in an object that it is being deleted."""
+    def mark_deleting(self, obj: Object) -> None:
+        """Change an object that is being deleted, such as its phase."""
 
-    def is_held(self, obj: Object) -> bool:
-        """An object that is being deleted must stay for now, although it has no finalizers."""
+    def blocks_deletion(self, obj: Object) -> bool:
+        """Whether a deleted object has to stay for now, although it has no finalizers."""
         return False
 
     def refused(self, obj: Object, *causes: StatusCause) -> Exception:
-        """The refusal of an object, to be raised."""
+        """The error Invalid for an object, to be raised."""
         metadata = obj["metadata"]
         name = metadata.get("name") or metadata.get("generateName") or ""
         return invalid(self.kind, self.resource.group, name, causes)
@@ -215,7 +213,7 @@ class Served:
 
     def columns(self) -> tuple[Column, ...]:
         """What `kubectl get` prints."""
-        return self.printed
+        return self.printer_columns
 
     def selected(self, obj: Object, path: tuple[str, ...]) -> Any:
         """What a field selector compares; None where the object has no such field."""
@@ -225,7 +223,7 @@ class Served:
         return value
 
     def schema(self) -> Object:
-        """The OpenAPI schema that clients are shown."""
+        """The OpenAPI schema for clients."""
         described = {"type": "object", "description": f"{self.kind} of {self.resource.api_version}"}
         if not self.definition:
             return {**described, "x-kubernetes-preserve-unknown-fields": True}
@@ -234,7 +232,7 @@ class Served:
         return {**openapi(kubernetes_schemas.definitions("served")[self.definition]), **described}
 
     def shown(self, obj: Object) -> Object:
-        """A stored object in the shape of a view; only of a resource with `view_of`."""
+        """A stored object as this view shows it; only for a resource with `view_of`."""
         return obj
 
     def stored(self, obj: Object) -> Object:
@@ -251,7 +249,7 @@ class Served:
 
 
 def openapi(schema: Any) -> Any:
-    """A schema of the API's own dialect in that of OpenAPI: references are spelt out."""
+    """An official schema as OpenAPI writes it, with full references."""
     if isinstance(schema, list):
         return [openapi(each) for each in schema]
     if not isinstance(schema, dict):

@@ -38,7 +38,7 @@ class Resources:
 
     @cached_property
     def _by_kind(self) -> Mapping[tuple[str, str], Served]:
-        stored = (row for row in self if not (row.view_of or row.instead))
+        stored = (row for row in self if not (row.view_of or row.alternative))
         return {(row.resource.api_version, row.kind): row for row in stored}
 
     def _modules(self) -> Iterator[ModuleType]:
@@ -65,7 +65,7 @@ class Resources:
         return self._by_name.get(name)
 
     def at(self, group: str, version: str, plural: str) -> Served | None:
-        """The resource at this place of the URLs."""
+        """The resource at this place of URLs, or None."""
         return self._by_url.get((group, version, plural))
 
     def of_kind(self, api_version: str, kind: str) -> Served | None:

@@ -1,9 +1,9 @@
 """Group commit: many writes of one moment share one durable commit.
 
 Writes are staged at once, so that the next write sees them; they become visible to readers and
-watchers only when the commit has succeeded. A failed commit takes along everything staged on
-top of it. While the disk is quick the commit runs in the event loop, once per turn, which is the
-fastest; on a slow disk it moves to a thread, so that the loop stays responsive.
+watchers only when the commit has succeeded. A failed commit also discards everything staged on
+top of it. On a fast disk the commit runs in the event loop, once per iteration, which is fastest;
+on a slow disk it runs in a thread, so that the loop stays responsive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SLOW_COMMIT_SECONDS = 0.003
 
 
 class Key(NamedTuple):
-    """Which object."""
+    """The identity of an object."""
 
     resource: str
     namespace: str
@@ -68,10 +68,10 @@ class Committer:
     def check_room(self) -> None:
         """Raise DiskFull where there is no room for a write that adds something."""
         if self._store is not None:
-            self._store.check_room(may_look=self._in_flight is None)
+            self._store.check_room(can_retry=self._in_flight is None)
 
     def stage(self, change: Change) -> None:
-        """Take a change up into the next commit."""
+        """Add a change to the next commit."""
         self._batch.append(change)
         self._staged[change.key] = change
         if not self._scheduled and self._in_flight is None:

@@ -1,10 +1,10 @@
-"""Room on the disk that is set aside, so that deletions succeed when the disk is full.
+"""Disk space set aside, so that deletions succeed when the disk is full.
 
 A deletion is a write: it needs room in SQLite's log, and a checkpoint then writes pages into the
-database. Both files are therefore kept longer than they need to be (decision 92). Room that is
-given up when it is needed would be taken by whoever else fills the disk; this is in the files
-already. SQLite knows where its data end in them: the log's frames are chained by checksums, and the
-database's header has its number of pages.
+database. Both files are therefore kept longer than needed (decision 92). Space that is freed on
+demand would be taken by whatever fills the disk; this space is in the files already. SQLite knows
+where its data end: the log's frames are chained by checksums, and the database's header has its
+number of pages.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ _ROOM_BYTES = 8 << 20
 RESERVED_BYTES = _LOG_BYTES + _ROOM_BYTES
 
 
-class Reserve:
-    """Of one open database. Neither end of a file descriptor here may be closed before SQLite's.
+class DiskReserve:
+    """The reserve of one open database. Its file descriptors must not be closed before SQLite's.
 
     POSIX locks on a file are gone when the process closes any descriptor of it.
     """
 
     def __init__(self, path: Path) -> None:
-        """Open the database's file; `lengthen` may be called once SQLite has its log."""
+        """Open the database's file; `extend` may be called once SQLite has its log."""
         self._log_path = f"{path}-wal"
         self._db = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._length = -1
-        self.is_whole = False
+        self.is_complete = False
         """Whether all that is to be set aside is."""
 
     @property
-    def is_as_left(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the database's file is as long as it was made: a checkpoint shortens it."""
         return os.fstat(self._db).st_size == self._length
 
-    def lengthen(self, used_bytes: int) -> bool:
-        """Set aside what is lacking, of a database of this size; `is_whole` says if it is there.
+    def extend(self, used_bytes: int) -> bool:
+        """Extend both files for a database of this size; returns whether the reserve is complete.
 
-        Where that cannot be had, at least what was there before is taken back from a checkpoint.
+        Otherwise at least the space that a checkpoint freed is reclaimed.
         """
         try:
-            if not self.is_whole:
+            if not self.is_complete:
                 self._lengthen_log()
             os.posix_fallocate(self._db, 0, used_bytes + _ROOM_BYTES)
-            self.is_whole = True
+            self.is_complete = True
         except OSError:
-            self.is_whole = False
+            self.is_complete = False
             with contextlib.suppress(OSError):
                 os.posix_fallocate(self._db, 0, max(used_bytes, self._length))
         self._length = os.fstat(self._db).st_size
-        return self.is_whole
+        return self.is_complete
 
     def _lengthen_log(self) -> None:
         log = os.open(self._log_path, os.O_RDWR | os.O_CLOEXEC)

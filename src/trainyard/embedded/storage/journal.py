@@ -1,4 +1,4 @@
-"""Who hears of a change: the recent past for watchers who come back, and live subscriptions.
+"""Recent changes for resumed watches, and live subscriptions.
 
 The journal holds the last changes, bounded by bytes, so that a watch can be resumed from a
 resourceVersion; older ones are answered 410 Gone and the client lists again.
@@ -23,8 +23,8 @@ Object = dict[str, Any]
 
 
 def encoded(obj: Object) -> bytes:
-    """An object as JSON that is to be kept: orjson's own answer holds on to the buffer that it was
-    written to, which is many times as large (12 KB for 2.6, measured)."""
+    """An object as JSON for keeping. The bytes of `orjson.dumps` keep a larger buffer alive (12 KB
+    for 2.6, measured), so they are copied."""
     return bytes(memoryview(orjson.dumps(obj)))
 
 
@@ -99,7 +99,7 @@ class Subscription:
         self._most = self._left = math.inf
 
     def limit(self, size: int) -> None:
-        """End it, once so many bytes of changes wait to be read: whoever reads is too slow."""
+        """End the subscription once so many bytes wait to be read: its reader is too slow."""
         self._most = self._left = size
 
     def __aiter__(self) -> AsyncIterator[Event]:
@@ -131,7 +131,7 @@ class Subscription:
         self._wake()
 
     def publish(self, event: Event) -> None:
-        """Queue a change (the journal's business)."""
+        """Queue a change; called by the journal."""
         self._left -= len(event.raw)
         if self._left < 0:
             self._events.clear()
@@ -156,27 +156,27 @@ class Subscription:
 
 
 class Journal:
-    """The recent changes of every resource, and those who listen."""
+    """The recent changes of every resource, and its subscriptions."""
 
     def __init__(self, start_revision: int, limit_bytes: int) -> None:
         """Changes up to `start_revision` are unknown; all resources together keep `limit_bytes`.
 
-        What has no room is taken from the resource that has most, so that nobody's Events or pods
-        cost the watchers of another resource their past.
+        Beyond that, changes of the resource with the most are dropped first, so that many Events
+        or pods do not end the history of other resources.
         """
         self._limit = limit_bytes
         self._size = 0
         self._start = start_revision
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[str, _ResourceLog] = {}
         self._listeners: dict[str, dict[Subscription, None]] = {}
 
     def record(self, event: Event, entry: Entry, old: Entry | None) -> None:
         """Remember a committed change, from the version `old` to `entry`, and pass it on."""
         log = self._logs.get(event.resource)
         if log is None:
-            log = self._logs[event.resource] = _Log(self._start)
+            log = self._logs[event.resource] = _ResourceLog(self._start)
         before = None if old is None else old.raw
-        self._size += log.append(_Past(event.type, entry.raw, before, event.revision))
+        self._size += log.append(_PastChange(event.type, entry.raw, before, event.revision))
         while self._size > self._limit:
             freed = max(self._logs.values(), key=_size_of).forget_oldest(self._limit // 64)
             if not freed:
@@ -217,7 +217,7 @@ _PAST_BYTES = 240
 """Of a change beside its JSON: the tuple, its number, its place, and what Python adds to bytes."""
 
 
-class _Past(NamedTuple):
+class _PastChange(NamedTuple):
     """A change as the journal keeps it: JSON only, which successive changes share."""
 
     type: str
@@ -235,16 +235,16 @@ class _Past(NamedTuple):
         return Event(self.type, resource, orjson.loads(self.raw), old, self.raw, self.revision)
 
 
-class _Log:
+class _ResourceLog:
     __slots__ = ("changes", "horizon", "size")
 
     def __init__(self, horizon: int) -> None:
-        self.changes: deque[_Past] = deque()
+        self.changes: deque[_PastChange] = deque()
         self.horizon = horizon
         self.size = 0
 
-    def append(self, past: _Past) -> int:
-        """Take a change up; what it takes in bytes."""
+    def append(self, past: _PastChange) -> int:
+        """Add a change; returns its size in bytes."""
         self.changes.append(past)
         size = past.size
         self.size += size

@@ -2,7 +2,7 @@
 
 What `Store.commit` has returned from survives `kill -9` and a power cut: the database is in WAL
 mode with `synchronous=FULL`, so each commit ends with an fsync. Many writes share one commit;
-who groups them is the registry's business. The store knows bytes, not objects.
+the committer groups them. The store knows bytes, not objects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from trainyard.embedded.storage.disk_reserve import RESERVED_BYTES, Reserve
+from trainyard.embedded.storage.disk_reserve import RESERVED_BYTES, DiskReserve
 from trainyard.embedded.storage.row_writes import DiskFull, StorageError, Write
 
 _FORMAT = 1
@@ -45,12 +45,12 @@ class Store:
     """A SQLite file that only one process has open at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file at `path`; StorageError says what stands in the way."""
+        """Open or create the file at `path`; raises StorageError."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # Secrets are in it
-            self._reserve = Reserve(path)
+            self._reserve = DiskReserve(path)
             self._is_short = False
             try:
                 self._db = self._open(path)
@@ -58,7 +58,7 @@ class Store:
                 self._reserve.close()
                 raise
             self._page_bytes = int(self._db.execute("PRAGMA page_size").fetchone()[0])
-            self._keep_reserve()
+            self._extend_reserve()
         except OSError as error:
             raise StorageError(
                 f"cannot create the state folder {path.parent}: {error.strerror}; "
@@ -87,14 +87,14 @@ class Store:
             raise
         return db
 
-    def _keep_reserve(self) -> None:
+    def _extend_reserve(self) -> None:
         pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
-        is_whole = self._reserve.lengthen(pages * self._page_bytes)
-        if is_whole and self._is_short:
+        is_complete = self._reserve.extend(pages * self._page_bytes)
+        if is_complete and self._is_short:
             _log.warning("there is room again on the disk of the state folder")
-        elif not is_whole and not self._is_short:
+        elif not is_complete and not self._is_short:
             _log.warning("%s. Objects can be deleted, but none created", self._full())
-        self._is_short = not is_whole
+        self._is_short = not is_complete
 
     def _full(self) -> DiskFull:
         return DiskFull(
@@ -102,14 +102,14 @@ class Store:
             f"make room there, {RESERVED_BYTES >> 20} MiB at least: all goes on by itself then"
         )
 
-    def check_room(self, *, may_look: bool) -> None:
+    def check_room(self, *, can_retry: bool) -> None:
         """Raise DiskFull unless there is room for more than deletions.
 
-        `may_look`: no commit is under way, so that it can be seen how it is now.
+        `can_retry`: no commit is under way, so the reserve can be tried again now.
         """
-        if may_look and not self._reserve.is_whole:
-            self._keep_reserve()
-        if not self._reserve.is_whole:
+        if can_retry and not self._reserve.is_complete:
+            self._extend_reserve()
+        if not self._reserve.is_complete:
             raise self._full()
 
     def revision(self) -> int:
@@ -144,17 +144,17 @@ class Store:
             if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
                 raise self._full() from error
             raise StorageError(_explain(self.path, "write to", error)) from error
-        if not self._reserve.is_as_left:
-            self._keep_reserve()
+        if not self._reserve.is_unchanged:
+            self._extend_reserve()
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it."""
+        """Checkpoint the log into the file and close it."""
         self._db.close()
         self._reserve.close()
 
 
 def stored_rows(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
-    """The rows of a file that no cluster has open, which is left as it is."""
+    """The rows of a file that no cluster has open; the file is not changed."""
     try:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.2)) as db:
             yield from db.execute("SELECT resource, namespace, name, body FROM objects")

@@ -1,8 +1,8 @@
-"""Who may do what: a cluster's owner everything, others what is theirs by namespace (decision 88).
+"""Authorization: the cluster's owner may do everything, other users own namespaces (decision 88).
 
-The rules are those that a cluster's administrator would write as RBAC: everybody may look at
-everything but Secrets; in a namespace of one's own one may do as one likes, but not write what the
-cluster itself tells (status, bindings); what is nobody's, such as Queues, is the owner's.
+The rules are those that an administrator would write as RBAC. Every user may read everything but
+Secrets. In their own namespaces users may write everything but what the cluster itself writes
+(status, bindings). Objects without a namespace, such as Queues, belong to the cluster's owner.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from trainyard.kube.resources import NAMESPACES, SECRETS
 from trainyard.machine.users import User, uid_of
 from trainyard.schema.dataclass import dataclass
 
-_TOLD_BY_THE_CLUSTER = ("status", "binding", "finalize")
-_SHOWN_TO_ALL = ("", "status", "scale")
+_WRITTEN_BY_CLUSTER = ("status", "binding", "finalize")
+_READABLE_SUBRESOURCES = ("", "status", "scale")
 """Subresources that are no more than a part of the object."""
 _VERBS = {
     ("GET", True): "get",
@@ -37,8 +37,8 @@ _VERBS = {
 }
 
 
-class Wish(NamedTuple):
-    """What somebody wants to do, in the words of Kubernetes' authorization."""
+class AccessRequest(NamedTuple):
+    """What a user asks to do: the attributes of a Kubernetes authorization request."""
 
     verb: str
     group: str
@@ -54,7 +54,7 @@ class Wish(NamedTuple):
         return f"{self.resource}.{self.group}" if self.group else self.resource
 
     def refusal(self, who: str) -> Forbidden:
-        """403, in Kubernetes' words."""
+        """The 403 error, with Kubernetes' message."""
         plural = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         place = f'in the namespace "{self.namespace}"' if self.namespace else "at the cluster scope"
         why = (
@@ -64,79 +64,81 @@ class Wish(NamedTuple):
         return forbidden(self.full_name, self.name, why)
 
 
-def wish_of(request: Request, target: Target) -> Wish:
-    """What a request wants."""
+def access_request(request: Request, target: Target) -> AccessRequest:
+    """The attributes of an HTTP request."""
     verb = _VERBS.get((request.method, bool(target.name)), "create")
     if request.flag("watch") and verb in READ_VERBS and not target.subresource:
         verb = "watch"
     resource = target.served.resource
     place = (target.namespace or "", target.name)
-    return Wish(verb, resource.group, resource.plural, target.subresource, *place)
+    return AccessRequest(verb, resource.group, resource.plural, target.subresource, *place)
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
-    """What each may do with the objects of a registry."""
+class Authorizer:
+    """Decides what users may do with the objects of a registry."""
 
     registry: Registry
 
     def check(self, request: Request, target: Target) -> None:
-        """Raise Forbidden where the one who asks may not do so."""
+        """Raise Forbidden where the user of the request may not do so."""
         identity = request.identity
-        if not identity.is_admin and not self.may(identity, wish := wish_of(request, target)):
-            raise wish.refusal(identity.name)
+        if not identity.is_admin and not self.is_allowed(
+            identity, access := access_request(request, target)
+        ):
+            raise access.refusal(identity.name)
 
-    def may(self, identity: Identity, wish: Wish) -> bool:
-        """Whether somebody may do something."""
+    def is_allowed(self, identity: Identity, access: AccessRequest) -> bool:
+        """Whether a user may do this."""
         if identity.is_admin:
             return True
-        is_mine = self._is_mine(identity, wish)
-        if wish.verb in READ_VERBS and wish.subresource in _SHOWN_TO_ALL:
-            return is_mine or (wish.group, wish.resource) != (SECRETS.group, SECRETS.plural)
-        if (wish.group, wish.resource) == (NAMESPACES.group, NAMESPACES.plural):
-            if wish.verb == "create" and not wish.subresource:
-                return not wish.name or _is_called_after(identity.person, wish.name)
-            return is_mine and wish.verb == "delete"
-        return is_mine and wish.subresource not in _TOLD_BY_THE_CLUSTER
+        is_own = self._owns_namespace(identity, access)
+        if access.verb in READ_VERBS and access.subresource in _READABLE_SUBRESOURCES:
+            return is_own or (access.group, access.resource) != (SECRETS.group, SECRETS.plural)
+        if (access.group, access.resource) == (NAMESPACES.group, NAMESPACES.plural):
+            if access.verb == "create" and not access.subresource:
+                return not access.name or _is_name_of_user(identity.user, access.name)
+            return is_own and access.verb == "delete"
+        return is_own and access.subresource not in _WRITTEN_BY_CLUSTER
 
-    def _is_mine(self, identity: Identity, wish: Wish) -> bool:
-        namespace = wish.namespace
-        if (wish.group, wish.resource) == (NAMESPACES.group, NAMESPACES.plural):
-            namespace = wish.name
+    def _owns_namespace(self, identity: Identity, access: AccessRequest) -> bool:
+        namespace = access.namespace
+        if (access.group, access.resource) == (NAMESPACES.group, NAMESPACES.plural):
+            namespace = access.name
         try:
             found = self.registry.peek(NAMESPACES.full_name, "", namespace)
         except NotFound:
             return False
-        return owner_uid(found) == identity.person.uid
+        return owner_uid(found) == identity.user.uid
 
-    async def welcome(self, identity: Identity) -> None:
-        """Make the namespace of somebody who comes for the first time."""
-        name = identity.person.namespace
+    async def ensure_namespace(self, identity: Identity) -> None:
+        """Create the user's own namespace with their first request."""
+        name = identity.user.namespace
         try:
             self.registry.peek(NAMESPACES.full_name, "", name)
         except NotFound:
             namespace: Object = {"metadata": {"name": name}}
-            mark(identity, namespace)
+            mark_owner(identity, namespace)
             await self.registry.create(NAMESPACES.full_name, namespace)
 
 
-def mark(identity: Identity, namespace: Object) -> None:
-    """Write into a new namespace to whom it belongs; raises Forbidden over its name."""
+def mark_owner(identity: Identity, namespace: Object) -> None:
+    """Write the owner into a new namespace; raises Forbidden for names of other users."""
     if identity.is_admin:
         return
-    metadata, person = namespace["metadata"], identity.person
+    metadata, user = namespace["metadata"], identity.user
     name = metadata.get("name") or ""
-    if not _is_called_after(person, name):
-        why = f"namespaces of yours are called {person.namespace}, or {person.namespace}-SOMETHING"
+    if not _is_name_of_user(user, name):
+        why = f"namespaces of yours are called {user.namespace}, or {user.namespace}-SOMETHING"
         raise forbidden(
             NAMESPACES.full_name, name, f'User "{identity.name}" cannot create it: {why}'
         )
-    owner = {OWNER: person.name, OWNER_UID: str(person.uid)}
+    owner = {OWNER: user.name, OWNER_UID: str(user.uid)}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **owner}
 
 
-def _is_called_after(person: User, name: str) -> bool:
-    """A namespace may have this user's name, or one that begins with it and is nobody else's."""
-    if name == person.namespace:
+def _is_name_of_user(user: User, name: str) -> bool:
+    """Users may create namespaces called NAME or NAME-SOMETHING, if no other user has that name."""
+    if name == user.namespace:
         return True
-    return name.startswith(f"{person.namespace}-") and uid_of(name) is None
+    return name.startswith(f"{user.namespace}-") and uid_of(name) is None

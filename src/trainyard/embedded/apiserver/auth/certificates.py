@@ -20,7 +20,7 @@ _HOSTS = ("localhost", "kubernetes.default.svc", "127.0.0.1", "::1")
 
 
 def ensure(folder: Path) -> TlsFiles:
-    """The certificates in `folder`, made anew when missing or about to expire."""
+    """The certificates in `folder`, created again when missing or about to expire."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = TlsFiles(str(folder))
     if not _usable(found):

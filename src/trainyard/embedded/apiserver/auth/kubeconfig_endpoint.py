@@ -1,4 +1,4 @@
-"""A kubeconfig for whoever asks, with a token of their own: `/trainyard/v1/kubeconfig`."""
+"""`/trainyard/v1/kubeconfig`: a kubeconfig with a token of its own for each user."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PATH = "/trainyard/v1/kubeconfig"
 
 
 @dataclass(frozen=True, slots=True)
-class Kubeconfigs:
-    """Gives them out, and takes their tokens back."""
+class KubeconfigEndpoint:
+    """Issues kubeconfigs and renews tokens."""
 
     tokens: UserTokens
     port: int
@@ -25,16 +25,16 @@ class Kubeconfigs:
     owners_token: str
 
     def respond(self, request: Request) -> Response:
-        """POST `{}`: the kubeconfig of who asks. With `"renew": true`: one with a new token.
+        """POST `{}`: the kubeconfig of the user. With `"renew": true`: one with a new token.
 
-        The cluster's owner can POST `{"renew": true, "user": NAME}`, which shows no token.
+        The cluster's owner can POST `{"renew": true, "user": NAME}`, which returns no token.
         """
         if request.method != "POST":
             raise method_not_allowed(request.method, "kubeconfig")
         asked = parse_json(request.body)
         if not isinstance(asked, dict):
             raise bad_request("the body of the request is not an object")
-        who = request.identity.person
+        who = request.identity.user
         if asked.get("user"):
             return self._renewed_by_owner(request, str(asked["user"]))
         if asked.get("renew"):

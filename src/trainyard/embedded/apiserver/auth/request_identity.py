@@ -1,4 +1,4 @@
-"""Who sends a request: told by its head and by the connection that it comes over."""
+"""Authentication: who sends a request, by its headers and its connection."""
 
 from __future__ import annotations
 
@@ -14,99 +14,99 @@ from trainyard.kube.errors import ApiError
 from trainyard.machine.ownership import Peer
 from trainyard.machine.users import NOBODY_ELSE, AllowList, User, user_with_uid
 
-_KNOWN_SECONDS = 60.0
+_USER_CACHE_SECONDS = 60.0
 _WEBSOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."
 
 
 class Identity(NamedTuple):
-    """One who may use the API."""
+    """A user of the API."""
 
     name: str
     is_admin: bool
-    """May do everything: whoever started the cluster, and root."""
-    person: User
+    """May do everything: the user who started the cluster, and root."""
+    user: User
 
 
 OWNER = Identity("trainyard-admin", True, User(os.geteuid(), os.getegid(), "trainyard-admin"))
-"""Whoever started the cluster."""
+"""The user who started the cluster."""
 
 
 class Authenticate(Protocol):
-    """Says who sends a request."""
+    """Identifies the sender of a request."""
 
     def __call__(self, headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
-        """Who it is, None to refuse the request (401).
+        """The sender, or None to refuse the request (401).
 
-        Asked once for each request, as soon as its head is there and before its body is read;
-        header names are lower case. `peer` is None over TCP.
+        Called once per request, after its headers and before its body are read. Header names are
+        lower case; `peer` is None over TCP.
         """
 
 
-Holder = Callable[[bytes], Identity | None]
-"""Says whose a token is."""
+TokenHolder = Callable[[bytes], Identity | None]
+"""Returns the user of a token."""
 
 
-class People:
-    """Tells the people who use a cluster apart: by the kernel on its socket, by token on its port.
+class Authenticator:
+    """Identifies users by peer credentials on the socket, and by token on the TLS port.
 
-    What the machine's database says of a user is asked again after a minute.
+    Entries of the machine's user database are cached for a minute.
     """
 
     def __init__(self, allowed: AllowList = NOBODY_ELSE, tokens: UserTokens | None = None) -> None:
         self._allowed = allowed
         self.tokens = tokens or UserTokens()
-        self._known: dict[int, tuple[float, User]] = {}
+        self._cached_users: dict[int, tuple[float, User]] = {}
 
     @property
-    def are_several(self) -> bool:
-        """Others than the owner may use it."""
+    def has_other_users(self) -> bool:
+        """Whether users other than the owner may use the cluster."""
         return any(self._allowed)
 
-    def of_socket(self, headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
-        """Who is at the other end of the socket; raises ApiError (401) with the way in."""
-        return None if peer is None else self._admitted(peer.uid)
+    def by_socket_peer(self, headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
+        """Authenticate by the peer credentials of the Unix socket; raises ApiError (401)."""
+        return None if peer is None else self._identity_of(peer.uid)
 
-    def of_port(self, owners_token: str) -> Authenticate:
-        """For a port that anybody on this machine can reach: who a request's token belongs to."""
-        holder = self.of_token(owners_token)
+    def by_bearer_token(self, owners_token: str) -> Authenticate:
+        """For a port that every user of this machine can reach: authenticate by bearer token."""
+        holder = self.token_holder(owners_token)
 
         def check(headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
             return holder(bearer_token(headers))
 
         return check
 
-    def of_token(self, owners_token: str) -> Holder:
-        """Who a token belongs to, None if it is nobody's; raises ApiError (401) as at the port."""
+    def token_holder(self, owners_token: str) -> TokenHolder:
+        """Returns the user of a token, or None; raises ApiError (401) for excluded users."""
         expected = owners_token.encode()
 
         def holder(token: bytes) -> Identity | None:
             if hmac.compare_digest(token, expected):
                 return OWNER
             uid = self.tokens.uid_of(token)
-            return None if uid is None else self._admitted(uid)
+            return None if uid is None else self._identity_of(uid)
 
         return holder
 
-    def _admitted(self, uid: int) -> Identity:
+    def _identity_of(self, uid: int) -> Identity:
         if uid in (0, os.geteuid()):
             return OWNER
-        who = self._person(uid)
+        who = self._user_with_uid(uid)
         if not self._allowed.admits(who):
             text = f"user {who.name} may not use this cluster: whoever owns it decides with up"
             raise ApiError(f"{text} --allow-user {who.name}", code=401, reason="Unauthorized")
         return Identity(who.name, False, who)
 
-    def _person(self, uid: int) -> User:
+    def _user_with_uid(self, uid: int) -> User:
         now = time.monotonic()
-        since, who = self._known.get(uid, (0.0, None))
-        if who is None or now - since >= _KNOWN_SECONDS:
+        since, who = self._cached_users.get(uid, (0.0, None))
+        if who is None or now - since >= _USER_CACHE_SECONDS:
             who = user_with_uid(uid)
-            self._known[uid] = (now, who)
+            self._cached_users[uid] = (now, who)
         return who
 
 
 def bearer_token(headers: Mapping[str, str]) -> bytes:
-    """The token that a request carries; empty when there is none."""
+    """The bearer token of a request; empty when there is none."""
     # RFC 9110, section 11.1: the scheme's case does not matter, and one or more spaces follow it.
     scheme, _, credentials = headers.get("authorization", "").strip().partition(" ")
     if scheme:

@@ -1,4 +1,4 @@
-"""OpenAPI of version 2 ("Swagger") from documents of version 3.
+"""OpenAPI version 2 ("Swagger"), converted from documents of version 3.
 
 https://swagger.io/specification/v2/
 """
@@ -13,11 +13,11 @@ from trainyard.embedded.resources.resource import SCHEMAS, Object
 _JSON = "application/json"
 _DEFINITIONS = "#/definitions/"
 _LACKING = {"oneOf", "anyOf", "allOf", "not", "nullable"}
-"""What version 2 has no words for."""
+"""What version 2 cannot express."""
 
 
 def document(info: Mapping[str, Any], documents: Iterable[Mapping[str, Any]]) -> Object:
-    """One document that says what those of version 3 do."""
+    """One document with the contents of several of version 3."""
     paths: Object = {}
     definitions: Object = {}
     for each in documents:
@@ -58,7 +58,7 @@ def _parameter(found: Mapping[str, Any]) -> Object:
 
 
 def _schema(found: Any) -> Any:
-    """Without what version 2 lacks, and with references as they are written there."""
+    """A schema without what version 2 lacks, its references rewritten."""
     if not isinstance(found, dict):
         return found
     if "$ref" in found:

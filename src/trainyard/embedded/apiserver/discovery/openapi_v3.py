@@ -1,4 +1,4 @@
-"""OpenAPI documents: what `kubectl explain` shows, and where kubectl learns about validation.
+"""OpenAPI documents, for `kubectl explain` and for kubectl's choice of validation.
 
 kubectl looks for a `patch` operation with a `fieldValidation` parameter; finding it, it leaves
 strictness to the server.
@@ -145,7 +145,7 @@ def _document(path: str, resources: Resources) -> bytes:
 
 @cache
 def _second(resources: Resources) -> bytes:
-    """All of it in one document of version 2: some clients build themselves from that."""
+    """Everything in one document of version 2, from which some clients generate themselves."""
     import orjson
 
     documents = [_described(path, resources) for path in _paths(resources)]
@@ -169,7 +169,7 @@ def _described(path: str, resources: Resources) -> Object:
 
 
 def _paths_of(row: Served) -> Object:
-    """Where objects are listed, where they are made and where each of them is."""
+    """Paths of the collections and of single objects."""
     plural, root = row.resource.plural, f"/{_path(row)}"
     places: list[Object] = []
     paths: Object = {}
@@ -202,7 +202,7 @@ def _identity(row: Served) -> Object:
 
 
 def _official() -> Object:
-    """The official schemas that those of the kinds refer to."""
+    """The official schemas to which those of the kinds refer."""
     from trainyard.schema import kubernetes_schemas
 
     return {

@@ -1,7 +1,8 @@
-"""Who may come in: the connections of one listener, counted, and the memory that they hold.
+"""Limits on the connections of one listener, and on the memory that their requests take.
 
-Whoever has not shown yet who it is counts apart: among those the oldest goes when there are too
-many, so that no number of them keeps out who may come in. Others are refused beyond their number.
+A connection without an authenticated user counts separately. Where there are too many of those,
+the oldest is closed, so that no number of them keeps out a user. Authenticated connections are
+refused beyond the limit.
 """
 
 from __future__ import annotations
@@ -19,21 +20,22 @@ from trainyard.kube.errors import ApiError
 from trainyard.schema.dataclass import dataclass
 
 RETRY_SECONDS = 1.0
-_CROWD, _LOAD_BYTES = 16, 8 << 20
-"""So many connections less, or so much less memory held by them, are worth giving memory back."""
+_MANY_CONNECTIONS, _MUCH_BYTES = 16, 8 << 20
+"""After so many connections have closed, or so much buffered data was released, free memory is
+returned to the system."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What the connections of one listener may take."""
+class ConnectionLimits:
+    """Limits of one listener."""
 
     connections: int
-    strangers: int
-    """Of these, connections that have not shown whose they are."""
-    of_one: int
-    """Connections of one person."""
-    held_bytes: int
-    """Of bodies that are being received, and of large answers that are being sent, in all."""
+    unauthenticated: int
+    """Connections without an authenticated user, of these."""
+    per_user: int
+    """Connections of one user."""
+    buffered_bytes: int
+    """Request bodies being received and large answers being sent, in all."""
     head_seconds: float = 15.0
     """From the first byte of a request, or from connecting, to the end of its head."""
     body_seconds: float = 60.0
@@ -41,126 +43,132 @@ class Limits:
     """Between two requests."""
 
 
-class Guest(Protocol):
-    """A connection, from when it is accepted on."""
+class LimitedConnection(Protocol):
+    """A connection that may be closed because of its limits."""
 
     def expire(self, now: float) -> None:
-        """End it where it takes too long."""
+        """Close it where it exceeds its time at `now` (the loop's clock)."""
 
 
-class Place:
-    """What one connection takes of its listener; leave it once, however often it is called."""
+class ConnectionSlot:
+    """One connection's share of the limits. `free` may be called more than once."""
 
-    __slots__ = ("_bytes", "_end", "_name", "door", "tenant")
+    __slots__ = ("_bytes", "_name", "_socket", "connection", "limiter")
 
-    def __init__(self, door: Door, end: socket.socket | None) -> None:
-        self.door = door
-        self._end = end
+    def __init__(self, limiter: ConnectionLimiter, end: socket.socket | None) -> None:
+        self.limiter = limiter
+        self._socket = end
         self._name: str | None = None
         self._bytes = 0
-        self.tenant: Guest | None = None
-        """None while the connection is being secured."""
+        self.connection: LimitedConnection | None = None
+        """None until the TLS handshake is done."""
 
-    def claim(self, identity: Identity) -> None:
-        """It is known whose the connection is; raises ApiError (429) when these have too many."""
+    def assign_user(self, identity: Identity) -> None:
+        """Count the connection for its user; raises ApiError (429) when the user has too many."""
         if self._name == identity.name:
             return
-        self.door.strangers.pop(self, None)
-        self._forget_person()
-        of_one = self.door.limits.of_one
-        if self.door.people[identity.name] >= of_one:
-            raise too_many(f"{identity.name} has {of_one} connections already")
+        self.limiter.unauthenticated.pop(self, None)
+        self._forget_user()
+        per_user = self.limiter.limits.per_user
+        if self.limiter.connections_by_user[identity.name] >= per_user:
+            raise too_many_requests(f"{identity.name} has {per_user} connections already")
         self._name = identity.name
-        self.door.people[identity.name] += 1
+        self.limiter.connections_by_user[identity.name] += 1
 
-    def hold(self, size: int, *, in_any_case: bool = False) -> None:
-        """Memory is taken; raises ApiError (429) when all together take too much."""
-        door = self.door
-        if self not in door.places:
+    def reserve_bytes(self, size: int, *, always: bool = False) -> None:
+        """Count `size` buffered bytes; raises ApiError (429) beyond the limit unless `always`."""
+        limiter = self.limiter
+        if self not in limiter.slots:
             return  # its client is gone: nothing is kept for it
-        is_much = door.held_bytes and door.held_bytes + size > door.limits.held_bytes
-        if is_much and not in_any_case:
-            raise too_many("the requests under way hold too much memory")
-        door.held_bytes += size
+        is_too_much = (
+            limiter.buffered_bytes and limiter.buffered_bytes + size > limiter.limits.buffered_bytes
+        )
+        if is_too_much and not always:
+            raise too_many_requests("the requests under way hold too much memory")
+        limiter.buffered_bytes += size
         self._bytes += size
-        door.most_held = max(door.most_held, door.held_bytes)
+        limiter.peak_buffered_bytes = max(limiter.peak_buffered_bytes, limiter.buffered_bytes)
 
-    def release(self, size: int) -> None:
-        """Memory is free again."""
-        if self not in self.door.places:
+    def release_bytes(self, size: int) -> None:
+        """Count `size` bytes as no longer buffered."""
+        if self not in self.limiter.slots:
             return
-        self.door.held_bytes -= size
+        self.limiter.buffered_bytes -= size
         self._bytes -= size
 
-    def leave(self) -> None:
-        """The connection is over."""
-        self.release(self._bytes)
-        self._forget_person()
-        self.door.strangers.pop(self, None)
-        self.door.places.discard(self)
-        self.tenant = self._end = None
+    def free(self) -> None:
+        """The connection has ended."""
+        self.release_bytes(self._bytes)
+        self._forget_user()
+        self.limiter.unauthenticated.pop(self, None)
+        self.limiter.slots.discard(self)
+        self.connection = self._socket = None
 
-    def show_out(self) -> None:
-        """Make room for another; the transport sees the end of the connection and closes."""
-        end = self._end
-        self.leave()
+    def evict(self) -> None:
+        """Close the connection to make room for another one."""
+        end = self._socket
+        self.free()
         if end is not None:
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def _forget_person(self) -> None:
+    def _forget_user(self) -> None:
         name, self._name = self._name, None
         if name is not None:
-            self.door.people[name] -= 1
-            if not self.door.people[name]:
-                del self.door.people[name]
+            self.limiter.connections_by_user[name] -= 1
+            if not self.limiter.connections_by_user[name]:
+                del self.limiter.connections_by_user[name]
 
 
-class Door:
-    """What the connections of one listener have in common."""
+class ConnectionLimiter:
+    """All connections of one listener."""
 
-    def __init__(self, handler: Handler, authenticate: Authenticate, limits: Limits) -> None:
+    def __init__(
+        self, handler: Handler, authenticate: Authenticate, limits: ConnectionLimits
+    ) -> None:
         self.handler = handler
         self.authenticate = authenticate
         self.limits = limits
-        self.places: set[Place] = set()
-        self.strangers: dict[Place, None] = {}
-        """In the order in which they came."""
-        self.people: Counter[str] = Counter()
-        self.held_bytes = 0
-        self.most_held = self._most_places = 0
-        """Since memory was last given back."""
+        self.slots: set[ConnectionSlot] = set()
+        self.unauthenticated: dict[ConnectionSlot, None] = {}
+        """Oldest first."""
+        self.connections_by_user: Counter[str] = Counter()
+        self.buffered_bytes = 0
+        self.peak_buffered_bytes = self._peak_connections = 0
+        """Peaks since memory was last returned to the system."""
 
-    def enter(self, end: socket.socket | None = None) -> Place | None:
-        """A place for a connection; None when every place is taken by somebody known."""
+    def acquire(self, end: socket.socket | None = None) -> ConnectionSlot | None:
+        """A slot for a new connection; None when authenticated connections take them all."""
         limits = self.limits
-        is_full = len(self.places) >= limits.connections
-        if self.strangers and (is_full or len(self.strangers) >= limits.strangers):
-            next(iter(self.strangers)).show_out()
+        is_full = len(self.slots) >= limits.connections
+        if self.unauthenticated and (
+            is_full or len(self.unauthenticated) >= limits.unauthenticated
+        ):
+            next(iter(self.unauthenticated)).evict()
         elif is_full:
             return None
-        place = Place(self, end)
-        self.places.add(place)
-        self._most_places = max(self._most_places, len(self.places))
-        self.strangers[place] = None
-        return place
+        slot = ConnectionSlot(self, end)
+        self.slots.add(slot)
+        self._peak_connections = max(self._peak_connections, len(self.slots))
+        self.unauthenticated[slot] = None
+        return slot
 
-    def sweep(self, now: float) -> None:
-        """End the connections that take too long, and give back what others took."""
-        for place in tuple(self.places):
-            if place.tenant is not None:
-                place.tenant.expire(now)
-        present = len(self.places)
-        self._most_places = max(self._most_places, present)
-        crowd_is_gone = self._most_places >= present + _CROWD
-        load_is_gone = self.most_held >= self.held_bytes + _LOAD_BYTES
-        if crowd_is_gone or load_is_gone:
-            self._most_places, self.most_held = present, self.held_bytes
+    def close_expired(self, now: float) -> None:
+        """Close connections that exceed their times, and return freed memory to the system."""
+        for slot in tuple(self.slots):
+            if slot.connection is not None:
+                slot.connection.expire(now)
+        now_open = len(self.slots)
+        self._peak_connections = max(self._peak_connections, now_open)
+        many_have_gone = self._peak_connections >= now_open + _MANY_CONNECTIONS
+        much_was_released = self.peak_buffered_bytes >= self.buffered_bytes + _MUCH_BYTES
+        if many_have_gone or much_was_released:
+            self._peak_connections, self.peak_buffered_bytes = now_open, self.buffered_bytes
             malloc_trim.trim_malloc()
 
 
-def too_many(why: str) -> ApiError:
-    """Try again later."""
+def too_many_requests(why: str) -> ApiError:
+    """429 with a time to retry after."""
     return ApiError(
         f"too many requests: {why}; try again later",
         code=429,

@@ -1,8 +1,8 @@
-"""HTTP/1.1 on httptools: one protocol object per connection, requests in turn, keep-alive.
+"""HTTP/1.1 on httptools: one protocol object per connection, requests answered in order.
 
-A framework costs a fifth to a third of the throughput and more start-up time than the whole
-server; SPDY, which kubectl's port-forward insists on, needs the bare transport anyway: a handler
-takes it over by answering with an `Upgrade`.
+A framework costs a fifth to a third of the throughput, and its import takes longer than the start
+of the whole server. SPDY, which kubectl's port-forward requires, needs the bare transport anyway: a
+handler takes the connection over by answering with an `Upgrade`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import httptools
 from trainyard.embedded import browser_origin
 from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver.auth.request_identity import Identity
-from trainyard.embedded.apiserver.http.connection_limits import Place
+from trainyard.embedded.apiserver.http.connection_limits import ConnectionSlot
 from trainyard.embedded.apiserver.http.http_messages import Request, Response, Stream, Upgrade
-from trainyard.embedded.apiserver.http.upgraded_stream import Wire
+from trainyard.embedded.apiserver.http.upgraded_stream import UpgradedStream
 from trainyard.embedded.apiserver.requests import response_encoding
 from trainyard.embedded.apiserver.requests.request_limits import MAX_BODY_BYTES, body_too_large
 from trainyard.kube.errors import ApiError
@@ -34,18 +34,18 @@ _log = logging.getLogger(__name__)
 
 _MAX_HEAD_BYTES = 64 << 10
 _PIECE_BYTES = 16 << 10
-"""What is parsed before asking whether enough requests are waiting."""
+"""Parsed at once, before the number of waiting requests is checked again."""
 _MAX_WAITING = 16
-"""Requests of one connection that wait for their turn before it is read no further."""
+"""Requests of one connection that may wait before reading pauses."""
 _DRAIN_SECONDS = 60.0
-"""A client that reads nothing for so long is cut off."""
+"""A client that reads nothing for so long is disconnected."""
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES = 4 << 20
-"""What a refused client sends on is thrown away for so long, so that it reads the refusal."""
+"""For so long, what a refused client still sends is discarded, so that it reads the refusal."""
 _LARGE_BYTES = 256 << 10
-"""Of an answer that counts as memory taken."""
+"""Size from which an answer counts as buffered."""
 _CLEAN_UP_SECONDS = 5.0
-"""After its client is gone, what runs on a wire has so long to end by itself."""
+"""After the client has gone, an upgraded stream has so long to end by itself."""
 
 
 class _Phase(Enum):
@@ -57,35 +57,35 @@ class _Phase(Enum):
     BODY = auto()
     REFUSED = auto()
     """Nothing more is; the refusal is on its way."""
-    WIRE = auto()
+    UPGRADED = auto()
     """Another protocol."""
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._door = place.door
+    def __init__(self, slot: ConnectionSlot) -> None:
+        self._slot = slot
+        self._limiter = slot.limiter
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport  # from connection_made on
         self._peer: Peer | None = None
         self._queue: deque[tuple[Request | Response, bool]] = deque()
-        """Requests to be answered in turn; an answer that is there already is a refusal."""
+        """Requests to be answered in order; a Response in it is a refusal."""
         self._waiting_bytes = 0
         """Of the bodies in the queue."""
         self._unparsed = b""
-        """What came when enough requests were waiting."""
+        """Bytes received while enough requests were waiting."""
         self._task: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
-        self._wire: Wire | None = None
+        self._upgraded: UpgradedStream | None = None
         self._lost = asyncio.Event()
         self._discarded = 0
-        self._is_whole = False
-        """Nothing follows what was refused."""
+        self._is_request_complete = False
+        """The refused request was read to its end."""
         self._is_switching = False
-        """The client wants another protocol: what it sends on is not HTTP."""
+        """The client asked for another protocol: what it sends next is not HTTP."""
         self._reset()
         self._enter(_Phase.HEAD)
 
@@ -105,28 +105,28 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
         self._peer = _peer(transport)
-        self._place.tenant = self
+        self._slot.connection = self
         self._enter(_Phase.HEAD)
 
     def data_received(self, data: bytes) -> None:
-        if self._wire is not None:
-            self._wire.feed(data)
+        if self._upgraded is not None:
+            self._upgraded.feed(data)
         elif self._phase is _Phase.REFUSED:
             self._discard(len(data))
-        elif self._unparsed or self._is_switching or self._is_full():
+        elif self._unparsed or self._is_switching or self._has_enough_waiting():
             self._unparsed += data
-            self._hold_back()
+            self._pause_reading()
         else:
             self._parse(data)
 
     def eof_received(self) -> None:
-        if self._wire is not None:
-            self._wire.feed_eof()
+        if self._upgraded is not None:
+            self._upgraded.feed_eof()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._place.leave()
-        if self._wire is not None:
-            self._wire.feed_eof()  # whatever runs on the wire cleans up by itself
+        self._slot.free()
+        if self._upgraded is not None:
+            self._upgraded.feed_eof()  # whatever runs on the wire cleans up by itself
             self._lost.set()
         elif self._task is not None:
             self._task.cancel()
@@ -146,12 +146,12 @@ class Connection(asyncio.Protocol):
         self._writable = None
 
     def expire(self, now: float) -> None:
-        """End the connection where its client takes too long (the listener's business)."""
-        limits, took = self._door.limits, now - self._since
+        """Close the connection where its client exceeds a time limit; called by the listener."""
+        limits, took = self._limiter.limits, now - self._since
         if self._phase is _Phase.REFUSED:
             if took > _LINGER_SECONDS and self._task is None:
                 self.abort()
-        elif self._unparsed or self._is_full():
+        elif self._unparsed or self._has_enough_waiting():
             self._since = now  # it is we who do not read
         elif self._phase is _Phase.HEAD and took > limits.head_seconds:
             self._refuse(_too_slow("head", limits.head_seconds))
@@ -168,9 +168,9 @@ class Connection(asyncio.Protocol):
         rest = memoryview(data)
         try:
             while rest:
-                if self._is_full():
+                if self._has_enough_waiting():
                     self._unparsed = bytes(rest)
-                    self._hold_back()
+                    self._pause_reading()
                     return
                 piece = rest if self._phase is _Phase.BODY else rest[:_PIECE_BYTES]
                 rest = rest[len(piece) :]
@@ -184,16 +184,16 @@ class Connection(asyncio.Protocol):
                 refusal = bad_request("the request is not HTTP/1.1 as it is spoken here")
             self._refuse(refusal)
 
-    def _is_full(self) -> bool:
+    def _has_enough_waiting(self) -> bool:
         return len(self._queue) >= _MAX_WAITING or self._waiting_bytes >= MAX_BODY_BYTES
 
-    def _hold_back(self) -> None:
+    def _pause_reading(self) -> None:
         if not self._transport.is_closing():
             self._transport.pause_reading()
 
-    def _read_on(self) -> None:
-        """Some requests are answered: see what else there is."""
-        if not self._unparsed or self._is_switching or self._is_full():
+    def _resume_parsing(self) -> None:
+        """Continue to parse after requests were answered."""
+        if not self._unparsed or self._is_switching or self._has_enough_waiting():
             return
         data, self._unparsed = self._unparsed, b""
         self._parse(data)
@@ -222,10 +222,10 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         self._enter(_Phase.BODY)
-        identity = self._door.authenticate(self._headers, self._peer)
+        identity = self._limiter.authenticate(self._headers, self._peer)
         if identity is None:
             raise ApiError("Unauthorized", code=401, reason="Unauthorized")
-        self._place.claim(identity)
+        self._slot.assign_user(identity)
         headers = self._headers
         problem = browser_origin.is_browser(headers) and browser_origin.page_problem(headers)
         if problem:
@@ -240,12 +240,12 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         if len(self._body) + len(body) > MAX_BODY_BYTES:
             raise body_too_large()
-        self._place.hold(len(body))
+        self._slot.reserve_bytes(len(body))
         self._body += body
 
     def on_message_complete(self) -> None:
         assert self._identity is not None  # on_headers_complete would have refused
-        request = Request.to(
+        request = Request.from_target(
             self._parser.get_method().decode("latin-1"),
             _without_authority(self._url.decode("latin-1")),
             self._headers,
@@ -269,9 +269,9 @@ class Connection(asyncio.Protocol):
     # Answering.
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer what has come before, then this, then close; nothing more is parsed."""
-        self._place.release(len(self._body))
-        self._is_whole = self._headers.get("content-length", "0") == "0" and (
+        """Answer earlier requests, then send this error, then close; nothing more is parsed."""
+        self._slot.release_bytes(len(self._body))
+        self._is_request_complete = self._headers.get("content-length", "0") == "0" and (
             "transfer-encoding" not in self._headers
         )
         self._reset()
@@ -290,16 +290,16 @@ class Connection(asyncio.Protocol):
             while self._queue:
                 request, keep_alive = self._queue.popleft()
                 self._waiting_bytes -= len(request.body)
-                self._read_on()
+                self._resume_parsing()
                 if isinstance(request, Response):
                     self._send(request, keep_alive)
                     await self.drain()
                     self._enter(_Phase.REFUSED)  # from now on it may linger
-                    if self._is_whole:
+                    if self._is_request_complete:
                         self._transport.close()
                     return
-                keep_alive = await self._one(request, keep_alive and not self._is_switching)
-                self._place.release(len(request.body))
+                keep_alive = await self._answer_one(request, keep_alive and not self._is_switching)
+                self._slot.release_bytes(len(request.body))
                 if not keep_alive:
                     self._transport.close()
                     return
@@ -314,24 +314,24 @@ class Connection(asyncio.Protocol):
         finally:
             self._task = None
 
-    async def _one(self, request: Request, keep_alive: bool) -> bool:
-        """Answer one request; whether the connection can go on."""
-        answer = await self._door.handler(request)
+    async def _answer_one(self, request: Request, keep_alive: bool) -> bool:
+        """Answer one request; returns whether the connection stays open."""
+        answer = await self._limiter.handler(request)
         if isinstance(answer, Stream):
             await self._send_stream(answer, keep_alive)
             return keep_alive
         if isinstance(answer, Upgrade):
-            await self._hand_over(answer)
+            await self._run_upgrade(answer)
             return False
         held = len(answer.body) if len(answer.body) > _LARGE_BYTES else 0
         try:
             # A write has been done: its answer cannot be taken back.
-            self._place.hold(held, in_any_case=request.method not in ("GET", "HEAD"))
+            self._slot.reserve_bytes(held, always=request.method not in ("GET", "HEAD"))
         except ApiError as refusal:
             answer, held = response_encoding.error_response(refusal), 0
         self._send(answer, keep_alive, with_body=request.method != "HEAD")
         await self.drain()
-        self._place.release(held)
+        self._slot.release_bytes(held)
         return keep_alive
 
     def _send(self, response: Response, keep_alive: bool, *, with_body: bool = True) -> None:
@@ -348,13 +348,13 @@ class Connection(asyncio.Protocol):
                     await self.drain()
         self._transport.write(b"" if stream.sized else b"0\r\n\r\n")
 
-    async def _hand_over(self, upgrade: Upgrade) -> None:
-        self._wire = Wire(self._transport, self.drain)
-        self._enter(_Phase.WIRE)
-        self._wire.feed(self._unparsed)
+    async def _run_upgrade(self, upgrade: Upgrade) -> None:
+        self._upgraded = UpgradedStream(self._transport, self.drain)
+        self._enter(_Phase.UPGRADED)
+        self._upgraded.feed(self._unparsed)
         self._unparsed = b""
         self._transport.write(_switching_head(upgrade.headers))
-        running = asyncio.ensure_future(upgrade.run(self._wire))
+        running = asyncio.ensure_future(upgrade.run(self._upgraded))
         lost = asyncio.ensure_future(self._lost.wait())
         try:
             await asyncio.wait({running, lost}, return_when=asyncio.FIRST_COMPLETED)
@@ -384,7 +384,7 @@ def _too_slow(part: str, seconds: float) -> ApiError:
 
 
 def _peer(transport: asyncio.BaseTransport) -> Peer | None:
-    """Who is at the other end of a Unix socket; see unix(7), SO_PEERCRED."""
+    """Credentials of the peer of a Unix socket; see unix(7), SO_PEERCRED."""
     end = transport.get_extra_info("socket")
     if end is None or end.family != socket.AF_UNIX:
         return None
@@ -396,7 +396,7 @@ _Headers = Sequence[tuple[str, str]]
 
 
 def _response_head(status: int, content_type: str, headers: _Headers, keep_alive: bool) -> bytes:
-    """The head of an answer; its length is in `headers`."""
+    """Status line and headers of an answer; its length is in `headers`."""
     text = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\n"
     text += f"Content-Type: {content_type}\r\n" if content_type else ""
     text += "".join(f"{name}: {value}\r\n" for name, value in headers)
@@ -405,14 +405,14 @@ def _response_head(status: int, content_type: str, headers: _Headers, keep_alive
 
 
 def _stream_head(stream: Stream, keep_alive: bool) -> bytes:
-    """The head of an answer whose body follows piece by piece."""
+    """Status line and headers of an answer whose body follows in chunks."""
     chunked = () if stream.sized else (("Transfer-Encoding", "chunked"),)
     headers = (*stream.headers, *chunked)
     return _response_head(stream.status, stream.content_type, headers, keep_alive)
 
 
 def _chunk_bytes(stream: Stream, chunk: bytes) -> bytes:
-    """A piece of such a body as it is sent (RFC 9112, section 7.1)."""
+    """One chunk as it is sent (RFC 9112, section 7.1)."""
     return chunk if stream.sized else b"%x\r\n%b\r\n" % (len(chunk), chunk)
 
 
@@ -425,6 +425,6 @@ def _without_authority(target: str) -> str:
 
 
 def _switching_head(headers: _Headers) -> bytes:
-    """The answer after which another protocol is spoken."""
+    """The answer 101, after which another protocol is spoken."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     return f"HTTP/1.1 101 Switching Protocols\r\n{lines}\r\n".encode("latin-1")

@@ -1,4 +1,4 @@
-"""Requests and answers: what the protocol reads and what handlers return."""
+"""Requests as handlers receive them, and the answers that handlers return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trainyard.embedded.apiserver.auth.request_identity import Identity
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from trainyard.embedded.apiserver.http.upgraded_stream import Wire
+    from trainyard.embedded.apiserver.http.upgraded_stream import UpgradedStream
 
 
 @dataclass(slots=True)
@@ -26,15 +26,15 @@ class Request:
     headers: dict[str, str]
     body: bytes
     identity: Identity
-    """Who asks."""
+    """The sender."""
     query_string: str = ""
-    """As it was sent, for whom the request is passed on to."""
+    """As it was sent, for proxied requests."""
 
     @classmethod
-    def to(
+    def from_target(
         cls, method: str, target: str, headers: dict[str, str], body: bytes, identity: Identity
     ) -> Self:
-        """A request to an absolute path with its query, both as they are sent."""
+        """From an absolute path with its query, both still percent-encoded."""
         path, _, query = target.partition("?")
         queries = parse_qsl(query, keep_blank_values=True) if query else []
         plain = unquote(path) if "%" in path else path
@@ -42,7 +42,7 @@ class Request:
 
     @property
     def media_type(self) -> str:
-        """What its body is in; "" when it does not say."""
+        """Media type of the body; "" when the request does not say."""
         text = self.headers.get("content-type", "")
         return text.partition(";")[0].strip() or text
 
@@ -70,18 +70,18 @@ class Stream:
     status: int = 200
     headers: Sequence[tuple[str, str]] = ()
     sized: bool = False
-    """Its headers tell how long it is, or it has no body."""
+    """The headers have its length, or it has no body."""
 
 
 @dataclass(slots=True)
 class Upgrade:
-    """An answer 101: from now on the connection speaks another protocol.
+    """An answer 101: the connection switches to another protocol.
 
-    `run` is given a `Wire` and ends when the connection is to be closed.
+    `run` receives an `UpgradedStream`; the connection is closed when it returns.
     """
 
     headers: list[tuple[str, str]]
-    run: Callable[[Wire], Awaitable[None]]
+    run: Callable[[UpgradedStream], Awaitable[None]]
 
 
 Answer = Response | Stream | Upgrade

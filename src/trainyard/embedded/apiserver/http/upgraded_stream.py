@@ -1,4 +1,4 @@
-"""A connection after an upgrade, as plain bytes in both directions."""
+"""A connection after a protocol upgrade: plain bytes in both directions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 _HIGH_WATER_BYTES = 2 << 20
 
 
-class Wire:
-    """What is given to whoever takes a connection over."""
+class UpgradedStream:
+    """Handed to the `run` of an `Upgrade`."""
 
     def __init__(self, transport: asyncio.Transport, drain: Callable[[], Awaitable[None]]) -> None:
         self._transport = transport
@@ -36,20 +36,20 @@ class Wire:
         await self._drain()
 
     def feed(self, data: bytes) -> None:
-        """Bytes from the client (the connection's business)."""
+        """Bytes from the client; called by the connection."""
         if data and not self._ended:
             self._reader.feed_data(data)
             self._waiting += len(data)
             self._flow()
 
     def feed_eof(self) -> None:
-        """The client sends no more (the connection's business)."""
+        """The client sends no more; called by the connection."""
         if not self._ended:
             self._ended = True
             self._reader.feed_eof()
 
     def _flow(self) -> None:
-        """Stop reading from a client that is faster than the pod."""
+        """Pause reading from a client that is faster than the pod."""
         if self._transport.is_closing():
             return
         if self._waiting > _HIGH_WATER_BYTES:

@@ -1,8 +1,8 @@
-"""Who owns which field: what writes and server-side applies put into `managedFields`.
+"""Field ownership: how writes and server-side applies change `managedFields`.
 
 Rules: https://kubernetes.io/docs/reference/using-api/server-side-apply/. Clients' writes are
-recorded, and those of the loops in this process are not: what has no record stays without one until
-it is applied, and then belongs to `before-first-apply`, as in Kubernetes.
+recorded; writes of the cluster's own loops are not. An object without a record stays without one
+until it is applied, and then its fields belong to `before-first-apply`, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Manager(NamedTuple):
     """Only of updates: an apply counts for all versions."""
 
     @classmethod
-    def of(cls, entry: Object) -> Manager:
-        """Whom an entry of `managedFields` is about."""
+    def from_entry(cls, entry: Object) -> Manager:
+        """The manager of an entry of `managedFields`."""
         operation = entry.get("operation", "")
         version = entry.get("apiVersion", "") if operation == UPDATE else ""
         return cls(entry.get("manager", ""), operation, entry.get("subresource", ""), version)
@@ -63,7 +63,7 @@ class Update:
     subresource: str = ""
 
     def record(self, new: Object, old: Object | None) -> None:
-        """Write who owns what into `new`, which is stored next in place of `old`."""
+        """Write the ownership of fields into `new`, which is about to replace `old`."""
         metadata = new["metadata"]
         entries = self._known(new, old)
         if not entries and old is not None:  # nobody began to record, or a client ended it
@@ -80,19 +80,19 @@ class Update:
             changed, removed = field_sets.compare(
                 _empty(self.served), after, custom=self.served.custom
             )
-        _take(entries, changed, removed)
+        _transfer(entries, changed, removed)
         if changed:
             me = Manager(self.manager, UPDATE, self.subresource, new["apiVersion"])
             mine = entries.get(me, {}).get("fieldsV1", {})
             entries[me] = _entry(me, field_sets.union(mine, changed), new["apiVersion"])
-            _cap(entries)
+            _limit_entries(entries)
         if entries:
             metadata["managedFields"] = _listed(entries)
         else:
             metadata.pop("managedFields", None)
 
     def _known(self, new: Object, old: Object | None) -> Entries:
-        """The entries that count before the write; a client may have changed them."""
+        """The entries before the write; a client may have sent changed ones."""
         known = None if old is None else old["metadata"].get("managedFields")
         sent = new["metadata"].get("managedFields")
         if sent is None or sent == known or self.subresource:
@@ -123,7 +123,7 @@ class Apply:
     """Who owns what after it."""
 
     def created(self) -> Object:
-        """The object when there is none yet."""
+        """The object to create where there is none yet."""
         self.entries = {self._me: self._entry(self._fields())}
         return {**self.wanted}
 
@@ -144,7 +144,7 @@ class Apply:
         field_sets.remove(merged, field_sets.minus(had, kept), kept)
         changed, removed = field_sets.compare(old, self._part(merged), custom=custom)
         self._settle_conflicts(before, entries, changed)
-        _take(entries, changed, removed)
+        _transfer(entries, changed, removed)
         if wanted != had or changed or removed:
             mine = self._entry(wanted)
         self.entries = entries | {self._me: mine} if wanted else entries
@@ -153,7 +153,7 @@ class Apply:
         return merged
 
     def record(self, new: Object, _: Object | None) -> None:
-        """Write who owns what into `new`, which is stored next."""
+        """Write the ownership of fields into `new`, which is about to be stored."""
         new["metadata"]["managedFields"] = _listed(self.entries)
 
     @property
@@ -200,8 +200,8 @@ def _empty(served: Served) -> Object:
     return {"metadata": {}, **served.unset}
 
 
-def _take(entries: Entries, changed: Fields, removed: Fields) -> None:
-    """Leave to none of `entries` what a write changed or removed."""
+def _transfer(entries: Entries, changed: Fields, removed: Fields) -> None:
+    """Take the changed and removed fields from all `entries`."""
     if not changed and not removed:
         return
     for manager, entry in list(entries.items()):
@@ -212,8 +212,8 @@ def _take(entries: Entries, changed: Fields, removed: Fields) -> None:
             del entries[manager]
 
 
-def _cap(entries: Entries) -> None:
-    """Gather the oldest updates in one entry where there are too many."""
+def _limit_entries(entries: Entries) -> None:
+    """Merge the oldest updates into one entry where there are too many."""
     updates = [manager for manager in entries if manager.operation == UPDATE]
     excess = len(updates) - MOST_UPDATERS
     if excess <= 0:
@@ -228,8 +228,8 @@ def _cap(entries: Entries) -> None:
 
 
 def _entries(listed: Sequence[Object] | None) -> Entries:
-    """What `managedFields` says; entries that own nothing do not count."""
-    return {Manager.of(entry): entry for entry in listed or () if entry.get("fieldsV1")}
+    """The entries of `managedFields` that own a field."""
+    return {Manager.from_entry(entry): entry for entry in listed or () if entry.get("fieldsV1")}
 
 
 def _is_usable(entry: Any) -> bool:
@@ -253,7 +253,7 @@ def _entry(manager: Manager, fields: Fields, api_version: str) -> Object:
 
 
 def _listed(entries: Entries) -> list[Object]:
-    """As Kubernetes lists them."""
+    """Entries in the order in which Kubernetes lists them."""
     return [
         entry
         for _, entry in sorted(

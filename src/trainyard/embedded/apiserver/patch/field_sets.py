@@ -41,7 +41,7 @@ _MOST_CACHED = 64
 
 
 def owned_part(obj: Object, *, status: bool) -> Object:
-    """What of an object can be owned: its status, or all but that."""
+    """The part of an object whose fields can be owned: its status, or all but its status."""
     if status:
         return {"status": obj["status"]} if "status" in obj else {}
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SYSTEM}
@@ -70,7 +70,7 @@ def _applied(value: Any, field: str, custom: bool) -> Fields:
 
 
 def compare(old: Object, new: Object, *, custom: bool) -> tuple[Fields, Fields]:
-    """What is new or another in `new`, and what of `old` is gone."""
+    """The fields that `new` adds or changes, and the fields that it removes from `old`."""
     changed: Fields = {}
     removed: Fields = {}
     for key, value in new.items():
@@ -114,7 +114,7 @@ def _differ(
 
 
 def _field(name: str) -> str:
-    """The field that a part is of; "" for the item of a list."""
+    """The name of a field; "" for the item of a list."""
     return name[2:] if name[0] == "f" else ""
 
 
@@ -132,7 +132,7 @@ def _children(value: Any, field: str, custom: bool) -> dict[str, Any] | None:
 
 
 def _whole(value: Any, field: str, custom: bool) -> Fields:
-    """The set of a value and of all that is in it."""
+    """The set of all fields in a value."""
     if isinstance(value, list):
         return LEAF if custom else _items(value, field)
     if not isinstance(value, dict) or (field in _ATOMIC and not custom):
@@ -188,7 +188,7 @@ def _json(value: Any) -> str:
 
 
 def union(one: Fields, other: Fields) -> Fields:
-    """What is in either."""
+    """The fields that are in one set or the other."""
     found = {name: node for name, node in one.items() if name != _HERE}
     for name, node in other.items():
         if name != _HERE:
@@ -203,7 +203,7 @@ def _joined(one: Fields, other: Fields) -> Fields:
 
 
 def minus(fields: Fields, gone: Fields) -> Fields:
-    """What is in `fields` and not in `gone`."""
+    """The fields of `fields` that are not in `gone`."""
     kept: Fields = {}
     for name, node in fields.items():
         below = gone.get(name)
@@ -221,7 +221,7 @@ def minus(fields: Fields, gone: Fields) -> Fields:
 
 
 def common(one: Fields, other: Fields) -> Iterator[Path]:
-    """The paths of what is in both."""
+    """The paths that are in both sets."""
     for name in sorted(one.keys() & other.keys() - {_HERE}):
         if _is_in(one[name]) and _is_in(other[name]):
             yield (name,)
@@ -242,7 +242,7 @@ def _is_in(node: Fields) -> bool:
 
 
 def is_valid(fields: Any) -> bool:
-    """Whether what a client sent as FieldsV1 is a set."""
+    """Whether a FieldsV1 that a client sent is well-formed."""
     return isinstance(fields, dict) and all(
         name == _HERE or (_is_name(name) and is_valid(node)) for name, node in fields.items()
     )
@@ -277,7 +277,7 @@ def _item_is_taken(item: Any, gone: Fields, kept: Fields, field: str) -> bool:
 
 
 def _is_taken(value: Any, gone: Fields, kept: Fields | None, field: str) -> bool:
-    """Take out of a value what is gone; whether nothing of it is left."""
+    """Remove the fields `gone` from a value; returns whether nothing is left of it."""
     if _is_in(gone) and kept is None:
         return True
     if not isinstance(value, dict | list) or not value:

@@ -1,4 +1,4 @@
-"""The annotation by which kubectl's client-side apply knows what it applied last.
+"""The annotation in which kubectl's client-side apply records the configuration it applied last.
 
 As in a kube-apiserver, kubectl's server-side apply may change what its client-side one has set,
 and keeps the annotation, so that one can go back to the other.
@@ -12,14 +12,14 @@ import orjson
 
 from trainyard.embedded.apiserver.patch import field_sets
 from trainyard.embedded.apiserver.patch.field_sets import Fields
-from trainyard.embedded.resources.metadata_rules import MOST_ANNOTATIONS, annotations_size
+from trainyard.embedded.resources.metadata_rules import MAX_ANNOTATIONS_BYTES, annotations_size
 from trainyard.embedded.resources.resource import Object
 
 _ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def fields(live: Object, *, custom: bool) -> Fields:
-    """What was applied, and has the same value still."""
+    """The fields that were applied and still have that value."""
     text = (live["metadata"].get("annotations") or {}).get(_ANNOTATION, "")
     try:
         found = orjson.loads(text)
@@ -34,7 +34,7 @@ def fields(live: Object, *, custom: bool) -> Fields:
 
 
 def keep(merged: Object, wanted: Object) -> None:
-    """Let the annotation, where there is one, say what was applied now."""
+    """Write the configuration that was applied now into the annotation, if there is one."""
     metadata = merged["metadata"]
     annotations = metadata.get("annotations") or {}
     if _ANNOTATION not in annotations:
@@ -49,5 +49,5 @@ def keep(merged: Object, wanted: Object) -> None:
         ensure_ascii=False,
     )
     metadata["annotations"] = {**annotations, _ANNOTATION: f"{text}\n"}
-    if annotations_size(metadata) > MOST_ANNOTATIONS:
+    if annotations_size(metadata) > MAX_ANNOTATIONS_BYTES:
         metadata["annotations"].pop(_ANNOTATION)

@@ -76,10 +76,10 @@ def json_patch(target: Any, operations: Any) -> Any:
         )
     for operation in operations:
         _check_operation(operation)
-    effort = _Effort()
+    cost = _PatchCost()
     for operation in operations:
         try:
-            target = _operate(target, operation, effort)
+            target = _operate(target, operation, cost)
         except (
             KeyError,
             IndexError,
@@ -100,7 +100,7 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 def _check_operation(operation: Any) -> None:
-    """Refuse what is no operation, whatever it would be applied to."""
+    """Raise BadRequest for a malformed operation, before any is applied."""
     told = request_limits.shortened(repr(operation))
     name = operation.get("op") if isinstance(operation, dict) else None
     wanted = _NEEDED.get(name) if isinstance(name, str) else None
@@ -113,7 +113,7 @@ def _check_operation(operation: Any) -> None:
 
 
 def unknown_fields(operations: Any) -> list[str]:
-    """What a JSON patch has beside what its operations are made of."""
+    """Warnings about fields of JSON patch operations that do not exist."""
     return [
         f'unknown field "[{index}].{key}"'
         for index, operation in enumerate(operations if isinstance(operations, list) else ())
@@ -122,13 +122,13 @@ def unknown_fields(operations: Any) -> list[str]:
     ]
 
 
-class _Effort:
-    """What the operations of one patch have cost; a patch that costs too much is refused."""
+class _PatchCost:
+    """Work done for one patch, so that a patch that costs too much is refused."""
 
     def __init__(self) -> None:
         self._copied = self._moved = 0
 
-    def copied(self, value: Any) -> Any:
+    def copy(self, value: Any) -> Any:
         """A copy of a part of the object."""
         request_limits.check_shape(value)
         text = orjson.dumps(value)
@@ -139,14 +139,14 @@ class _Effort:
             )
         return orjson.loads(text)
 
-    def moved(self, items: Sequence[Any]) -> None:
-        """A list of which one item has come or gone."""
+    def count_moved(self, items: Sequence[Any]) -> None:
+        """Count an insertion into a list, or a removal from it."""
         self._moved += len(items)
         if self._moved > request_limits.MAX_MOVED_ITEMS:
             raise too_large("a JSON patch changes long lists too often; replace them")
 
 
-def _operate(target: Any, operation: Mapping[str, Any], effort: _Effort) -> Any:
+def _operate(target: Any, operation: Mapping[str, Any], cost: _PatchCost) -> Any:
     name, path = operation["op"], _pointer(operation["path"])
     if name == "test":
         found = _lookup(target, path)
@@ -154,21 +154,21 @@ def _operate(target: Any, operation: Mapping[str, Any], effort: _Effort) -> Any:
             raise ValueError(f"the value there is {request_limits.shortened(repr(found))}")
         return target
     if name == "remove":
-        return _remove(target, path, effort)[0]
+        return _remove(target, path, cost)[0]
     if name == "replace":
         if not path:
             return operation["value"]
         _lookup(target, path)
-        return _add(_remove(target, path, effort)[0], path, operation["value"], effort)
+        return _add(_remove(target, path, cost)[0], path, operation["value"], cost)
     if name == "add":
-        return _add(target, path, operation["value"], effort)
+        return _add(target, path, operation["value"], cost)
     source = _pointer(operation["from"])
     if name == "copy":
-        return _add(target, path, effort.copied(_lookup(target, source)), effort)
+        return _add(target, path, cost.copy(_lookup(target, source)), cost)
     if path[: len(source)] == source and path != source:
         raise ValueError("a value cannot be moved into itself")
-    rest, value = _remove(target, source, effort)
-    return _add(rest, path, value, effort)
+    rest, value = _remove(target, source, cost)
+    return _add(rest, path, value, cost)
 
 
 def _pointer(text: str) -> list[str]:
@@ -198,12 +198,12 @@ def _index(part: str, items: Sequence[Any], *, end: bool = False) -> int:
     return index
 
 
-def _add(target: Any, path: Sequence[str], value: Any, effort: _Effort) -> Any:
+def _add(target: Any, path: Sequence[str], value: Any, cost: _PatchCost) -> Any:
     if not path:
         return value
     parent = _lookup(target, path[:-1])
     if isinstance(parent, list):
-        effort.moved(parent)
+        cost.count_moved(parent)
         parent.insert(_index(path[-1], parent, end=True), value)
     elif isinstance(parent, dict):
         parent[path[-1]] = value
@@ -212,12 +212,12 @@ def _add(target: Any, path: Sequence[str], value: Any, effort: _Effort) -> Any:
     return target
 
 
-def _remove(target: Any, path: Sequence[str], effort: _Effort) -> tuple[Any, Any]:
+def _remove(target: Any, path: Sequence[str], cost: _PatchCost) -> tuple[Any, Any]:
     if not path:
         return None, target
     parent = _lookup(target, path[:-1])
     if isinstance(parent, list):
-        effort.moved(parent)
+        cost.count_moved(parent)
         return target, parent.pop(_index(path[-1], parent))
     return target, parent.pop(path[-1])
 
@@ -314,7 +314,7 @@ def _merge_by_key(field: str, key: str, present: list[Any], patch: list[Any]) ->
 
 
 def _identity(value: Any) -> Any:
-    """Something to compare a value by, for those too that cannot be the key of a mapping."""
+    """A hashable stand-in for a value."""
     return orjson.dumps(value) if isinstance(value, dict | list) else value
 
 

@@ -1,4 +1,4 @@
-"""Two directions of one connection, of which either ends both."""
+"""Runs both directions of a connection until one of them ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def until_one_ends(*directions: Coroutine[Any, Any, None]) -> None:
-    """Run them at the same time; when one is over, also by an error, the others are cancelled."""
+    """Run coroutines at the same time; when one ends or fails, the others are cancelled."""
     tasks = [asyncio.ensure_future(each) for each in directions]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

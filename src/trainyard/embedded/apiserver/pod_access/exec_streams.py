@@ -14,7 +14,7 @@ import orjson
 
 from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver.http.http_messages import Request, Upgrade
-from trainyard.embedded.apiserver.http.upgraded_stream import Wire
+from trainyard.embedded.apiserver.http.upgraded_stream import UpgradedStream
 from trainyard.embedded.apiserver.pod_access.bidirectional import until_one_ends
 from trainyard.embedded.apiserver.pod_access.spdy import SpdyConnection, SpdyStream
 from trainyard.embedded.apiserver.pod_access.websocket import WebSocket, negotiate
@@ -27,21 +27,21 @@ _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _NAMES = ("stdin", "stdout", "stderr", "error", "resize")
 _SPDY_PROTOCOL = "v4.channel.k8s.io"
 _PLAIN_PROTOCOL = "channel.k8s.io"
-"""The first one, which tells of an exit code in words; spoken with clients that name none too."""
+"""The first version, which reports an exit code in words; also for clients that name none."""
 _WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", _PLAIN_PROTOCOL)
 _STREAM_SECONDS = 30.0
-_LEAVE_SECONDS = 1.0
-"""For so long a client may stay when it has been told all."""
+_CLIENT_CLOSE_SECONDS = 1.0
+"""Time for the client to close the connection once everything was sent."""
 
 
 class Channels(Protocol):
     """The client's end of a command."""
 
     async def open(self, expected: set[str]) -> None:
-        """Have the streams of these names; the first thing to do."""
+        """Wait for the streams of these names; called first."""
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Bytes for the client."""
+        """Send bytes to the client."""
 
     def incoming(self) -> AsyncIterator[tuple[int, bytes | None]]:
         """Channel and bytes from the client (None: it closed the channel), until it is gone."""
@@ -79,7 +79,7 @@ async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession])
     expected = {"error", *(name for name in ("stdin", "stdout") if request.flag(name))}
     expected |= {"resize"} if tty else {"stderr"} if request.flag("stderr") else set()
 
-    async def run(wire: Wire) -> None:
+    async def run(wire: UpgradedStream) -> None:
         try:
             channels: Channels
             if protocol:
@@ -95,19 +95,19 @@ async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession])
 
 
 async def _serve(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
-    """Until the command has ended and its client has left, or that is gone before.
+    """Serve until the command has ended and the client has closed, or the client is gone.
 
     A client that still writes when the connection is closed may never read how the command ended.
     """
 
-    async def tell() -> None:
-        await _tell(session, channels, in_words=in_words)
-        await asyncio.sleep(_LEAVE_SECONDS)
+    async def send_output() -> None:
+        await _send_output(session, channels, in_words=in_words)
+        await asyncio.sleep(_CLIENT_CLOSE_SECONDS)
 
-    await until_one_ends(_feed(session, channels), tell())
+    await until_one_ends(_receive_input(session, channels), send_output())
 
 
-async def _feed(session: ExecSession, channels: Channels) -> None:
+async def _receive_input(session: ExecSession, channels: Channels) -> None:
     async for channel, data in channels.incoming():
         if channel == _STDIN:
             await (session.close_stdin() if data is None else session.write(data))
@@ -117,7 +117,7 @@ async def _feed(session: ExecSession, channels: Channels) -> None:
                 await session.resize(int(size["Width"]), int(size["Height"]))
 
 
-async def _tell(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
+async def _send_output(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
     async for output in session.output():
         await channels.send(output.stream, output.data)
     status = _status(await session.wait())
@@ -147,8 +147,8 @@ class _WebSocketChannels:
         self._socket = socket
 
     async def open(self, expected: set[str]) -> None:
-        """Let the client know that the streams are there, as Kubernetes does: by an empty message
-        on the first of them that it reads from."""
+        """Announce the streams as Kubernetes does, by an empty message on the first of those that
+        the client reads."""
         first = next(each for each in (_STDOUT, _STDERR, _ERROR) if _NAMES[each] in expected)
         await self.send(first, b"")
 

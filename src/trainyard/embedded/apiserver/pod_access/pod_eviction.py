@@ -1,4 +1,4 @@
-"""Evictions of pods, as `kubectl drain` asks for them (decision 300).
+"""Eviction of pods, for `kubectl drain` (decision 300).
 
 https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 """
@@ -27,7 +27,7 @@ _REASON, _MESSAGE = "EvictionByEvictionAPI", "Eviction API: evicting"
 
 
 async def evict(registry: Registry, request: Request, target: Target) -> Response:
-    """Say in a pod that it is evicted, then delete it; no disruption budget is kept here."""
+    """Mark a pod as evicted in its status, then delete it. There are no disruption budgets."""
     write_options.check_write(request, "CreateOptions")
     how = _wanted(request, target)
     dry_run = how.dry_run or write_options.is_dry_run(request)

@@ -1,4 +1,4 @@
-"""`…/proxy` below a pod or a Service: an HTTP request that is passed on to a port of a pod.
+"""The subresource proxy of pods and Services: forwards an HTTP request to a port of a pod.
 
 https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimachinery/pkg/util/proxy/upgradeaware.go
 """
@@ -22,7 +22,7 @@ from trainyard.embedded.apiserver.http.http_messages import (
     Stream,
     Upgrade,
 )
-from trainyard.embedded.apiserver.http.upgraded_stream import Wire
+from trainyard.embedded.apiserver.http.upgraded_stream import UpgradedStream
 from trainyard.embedded.apiserver.pod_access.bidirectional import until_one_ends
 from trainyard.embedded.apiserver.requests.request_target import Target
 from trainyard.embedded.kubelet_api import KubeletApi, PodConnection
@@ -47,7 +47,7 @@ _BODILESS = (204, 304)
 async def respond(
     request: Request, target: Target, registry: Registry, runtime: KubeletApi | None
 ) -> Answer:
-    """What the port answers; 503 where nothing does."""
+    """The answer from the port; 503 where there is none."""
     path = _BEFORE.sub("", request.path, count=1)
     upgrade = request.headers.get("upgrade", "")
     if not path and not upgrade:  # links of the page would lead nowhere (issue 4958)
@@ -56,7 +56,7 @@ async def respond(
         return Response(301, b"", "text/plain", [("Location", location)])
     connection = await _connect(target, registry, runtime)
     try:
-        await connection.write(_head(request, path, target, upgrade) + request.body)
+        await connection.write(_request_head(request, path, target, upgrade) + request.body)
         answer = _Answer(connection)
         await answer.head()
         if answer.is_switch and not upgrade:
@@ -67,10 +67,10 @@ async def respond(
     except BaseException:
         await connection.close()
         raise
-    return answer.switched() if answer.is_switch else answer.stream(request.method)
+    return answer.upgrade() if answer.is_switch else answer.stream(request.method)
 
 
-def _head(request: Request, path: str, target: Target, upgrade: str) -> bytes:
+def _request_head(request: Request, path: str, target: Target, upgrade: str) -> bytes:
     where = _quoted(path or "/")
     where += f"?{request.query_string}" if request.query_string else ""
     lines = [f"{request.method} {where} HTTP/1.1", f"Host: {request.headers.get('host', '')}"]
@@ -91,9 +91,9 @@ def _quoted(path: str) -> str:
 
 async def _connect(target: Target, registry: Registry, runtime: KubeletApi | None) -> PodConnection:
     is_pod = target.served.name == PODS.full_name
-    name, port = _named(target)
+    name, port = _target_name_and_port(target)
     found = registry.get(target.storage, target.namespace or "", name)
-    pod, number = _of_pod(found, port) if is_pod else _of_service(found, port, registry)
+    pod, number = _pod_port(found, port) if is_pod else _service_target(found, port, registry)
     if runtime is None:
         raise _unreachable("no node runs pods here")
     try:
@@ -105,7 +105,7 @@ async def _connect(target: Target, registry: Registry, runtime: KubeletApi | Non
         raise _unreachable(f"{error}") from error
 
 
-def _named(target: Target) -> tuple[str, str]:
+def _target_name_and_port(target: Target) -> tuple[str, str]:
     """Name and port of `[http:]NAME[:PORT]`; an empty port is the first one."""
     scheme, *rest = parts = target.name.split(":")
     if len(parts) == 3 and scheme in ("", "http"):
@@ -117,7 +117,7 @@ def _named(target: Target) -> tuple[str, str]:
     return parts[0], "".join(rest)
 
 
-def _of_pod(pod: Object, port: str) -> tuple[Object, int]:
+def _pod_port(pod: Object, port: str) -> tuple[Object, int]:
     containers = pod["spec"]["containers"]
     listed = [each["containerPort"] for c in containers for each in c.get("ports") or ()]
     number = port or str((listed or [80])[0])
@@ -126,7 +126,7 @@ def _of_pod(pod: Object, port: str) -> tuple[Object, int]:
     return pod, int(number)
 
 
-def _of_service(service: Object, port: str, registry: Registry) -> tuple[Object, int]:
+def _service_target(service: Object, port: str, registry: Registry) -> tuple[Object, int]:
     spec, name = service["spec"], service["metadata"]["name"]
     ports = spec.get("ports") or ()
     chosen = [p for p in ports if port in (p.get("name") or "", str(p["port"]))]
@@ -165,7 +165,7 @@ class _Answer:
         self._headers: list[tuple[str, str]] = []
         self._body: list[bytes] = []
         self._rest = b""
-        self._is_told = self._is_whole = False
+        self._is_head_read = self._is_complete = False
         self.is_switch = False
 
     # Called by the parser.
@@ -177,17 +177,17 @@ class _Answer:
         self._headers.append((name.decode("latin-1"), value.decode("latin-1")))
 
     def on_headers_complete(self) -> None:
-        self._is_told = self._parser.get_status_code() >= 200
+        self._is_head_read = self._parser.get_status_code() >= 200
 
     def on_body(self, body: bytes) -> None:
         self._body.append(body)
 
     def on_message_complete(self) -> None:
-        self._is_whole = self._is_told
+        self._is_complete = self._is_head_read
 
     async def head(self) -> None:
-        """Read up to the body; raises OSError or ValueError where that is no answer."""
-        while not self._is_told and not self.is_switch:
+        """Read status line and headers; raises OSError, or ValueError for what is not HTTP."""
+        while not self._is_head_read and not self.is_switch:
             if not await self._read():
                 raise ValueError("the connection was closed without an answer")
 
@@ -202,42 +202,42 @@ class _Answer:
             raise ValueError("what listens there does not speak HTTP") from error
         return bool(data)
 
-    def _passed_on(self) -> list[tuple[str, str]]:
+    def _forwarded_headers(self) -> list[tuple[str, str]]:
         hidden = (*_OF_ONE_CONNECTION, "content-type")
         return [pair for pair in self._headers if pair[0].lower() not in hidden]
 
-    def _has(self, name: str) -> str:
+    def _header(self, name: str) -> str:
         return next((value for key, value in self._headers if key.lower() == name), "")
 
     def stream(self, method: str) -> Stream:
-        """The answer, its body as it comes."""
+        """The answer, with its body as it arrives."""
         status = self._parser.get_status_code()
         bare = method == "HEAD" or status in _BODILESS
-        sized = bare or bool(self._has("content-length"))
-        headers = self._passed_on()
+        sized = bare or bool(self._header("content-length"))
+        headers = self._forwarded_headers()
         chunks = self._chunks(ends_with_connection=not sized, bare=bare)
-        return Stream(chunks, self._has("content-type"), status, headers, sized)
+        return Stream(chunks, self._header("content-type"), status, headers, sized)
 
     async def _chunks(self, *, ends_with_connection: bool, bare: bool) -> AsyncGenerator[bytes]:
-        ends_with_connection &= not self._has("transfer-encoding")
+        ends_with_connection &= not self._header("transfer-encoding")
         try:
             while not bare:
                 for piece in self._body:
                     yield piece
                 self._body.clear()
-                if self._is_whole:
+                if self._is_complete:
                     return
                 if not await self._read():
-                    if not self._is_whole and not ends_with_connection:
+                    if not self._is_complete and not ends_with_connection:
                         raise ConnectionError("the answer from the pod broke off")
                     return
         finally:
             await self._connection.close()
 
-    def switched(self) -> Upgrade:
-        """The pod speaks another protocol from here on, and so does the client with it."""
+    def upgrade(self) -> Upgrade:
+        """Switch the client to the protocol to which the pod has switched."""
 
-        async def run(wire: Wire) -> None:
+        async def run(wire: UpgradedStream) -> None:
             async def upstream() -> None:
                 while data := await wire.read_some(_CHUNK):
                     await self._connection.write(data)

@@ -1,4 +1,4 @@
-"""Subresources of a pod: its log, commands and ports in it, binding and eviction."""
+"""Subresources of a pod: log, attach, exec, portforward, binding and eviction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.embedded.apiserver.http.upgraded_stream import Wire
+    from trainyard.embedded.apiserver.http.upgraded_stream import UpgradedStream
     from trainyard.embedded.apiserver.pod_access.websocket import WebSocket
 
 _REFUSAL_SECONDS = 0.2
@@ -39,8 +39,8 @@ _BINARY = "binary.k8s.io"
 
 
 @dataclass(frozen=True, slots=True)
-class PodAccess:
-    """What is found below a pod."""
+class PodSubresources:
+    """Handlers of the subresources."""
 
     registry: Registry
     runtime: KubeletApi | None
@@ -83,15 +83,17 @@ class PodAccess:
 
             _, over_websocket = websocket.negotiate(request, "", (_BINARY,), unnamed=_BINARY)
         chunks = self.runtime.logs(pod, container, options, previous=request.flag("previous"))
-        first = asyncio.ensure_future(_first(chunks))
+        first = asyncio.ensure_future(_first_chunk(chunks))
         # Refusals come before the first byte; a log that is silent so far must not hold up
         # the head of the answer.
         await asyncio.wait({first}, timeout=_REFUSAL_SECONDS)
         if first.done() and isinstance(error := first.exception(), TrainyardError):
             raise bad_request(str(error)) from error
         if over_websocket is not None:
-            return Upgrade(over_websocket, partial(_over_websocket, _joined(first, chunks)))
-        return Stream(_joined(first, chunks), "text/plain")
+            return Upgrade(
+                over_websocket, partial(_send_over_websocket, _with_first(first, chunks))
+            )
+        return Stream(_with_first(first, chunks), "text/plain")
 
     async def bind(self, request: Request, target: Target) -> Answer:
         """Assign a pod to a node (POST binding)."""
@@ -109,12 +111,12 @@ class PodAccess:
         return response_encoding.json_response(201, response_encoding.SUCCESS)
 
     async def evict(self, request: Request, target: Target) -> Answer:
-        """Delete a pod, and say in it why (POST eviction)."""
+        """Evict a pod (POST eviction)."""
         return await pod_eviction.evict(self.registry, request, target)
 
 
 def _check_log_options(request: Request) -> None:
-    """Raises Invalid, or BadRequest of what is no number."""
+    """Raises Invalid, or BadRequest for what is not a number."""
     causes = []
     for field, least in (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)):
         below = request.query.get(field, "").startswith("-")
@@ -158,11 +160,11 @@ def _check_assigned(pod: Object) -> None:
         raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
 
 
-async def _first(chunks: AsyncIterator[bytes]) -> bytes:
+async def _first_chunk(chunks: AsyncIterator[bytes]) -> bytes:
     return await anext(chunks, b"")
 
 
-async def _joined(
+async def _with_first(
     first: asyncio.Future[bytes], chunks: AsyncIterator[bytes]
 ) -> AsyncGenerator[bytes]:
     try:
@@ -173,12 +175,12 @@ async def _joined(
         first.cancel()
 
 
-async def _over_websocket(chunks: AsyncGenerator[bytes], wire: Wire) -> None:
+async def _send_over_websocket(chunks: AsyncGenerator[bytes], upgraded: UpgradedStream) -> None:
     """Each chunk in a message of its own, until the log ends or the client is gone."""
     from trainyard.embedded.apiserver.pod_access.websocket import WebSocket
 
-    socket = WebSocket(wire)
-    await until_one_ends(_send(socket, chunks), _heard(socket))
+    socket = WebSocket(upgraded)
+    await until_one_ends(_send(socket, chunks), _until_client_leaves(socket))
 
 
 async def _send(socket: WebSocket, chunks: AsyncGenerator[bytes]) -> None:
@@ -188,8 +190,8 @@ async def _send(socket: WebSocket, chunks: AsyncGenerator[bytes]) -> None:
     await socket.close()
 
 
-async def _heard(socket: WebSocket) -> None:
-    """Ends with the client; what it sends means nothing."""
+async def _until_client_leaves(socket: WebSocket) -> None:
+    """Returns when the client closes; what it sends is ignored."""
     while await socket.receive() is not None:
         pass
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from trainyard.embedded.api_errors import bad_request
 from trainyard.embedded.apiserver.http.http_messages import Request, Upgrade
-from trainyard.embedded.apiserver.http.upgraded_stream import Wire
+from trainyard.embedded.apiserver.http.upgraded_stream import UpgradedStream
 from trainyard.embedded.apiserver.pod_access.spdy import SpdyConnection, SpdyStream
 from trainyard.embedded.apiserver.pod_access.websocket import WebSocket, WebSocketDuplex, negotiate
 from trainyard.embedded.kubelet_api import KubeletApi, PodConnection
@@ -35,7 +35,7 @@ def respond(request: Request, pod: Object, runtime: KubeletApi) -> Upgrade:
     protocol, headers = negotiate(request, _PROTOCOL, (_TUNNEL, _CHANNELS), unnamed=_CHANNELS)
     ports = _ports(request) if protocol == _CHANNELS else []
 
-    async def run(wire: Wire) -> None:
+    async def run(wire: UpgradedStream) -> None:
         if protocol == _CHANNELS:
             await _serve_channels(WebSocket(wire), ports, pod, runtime)
         else:

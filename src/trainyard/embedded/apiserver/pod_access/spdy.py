@@ -51,7 +51,7 @@ _QUEUED_CHUNKS = 64
 
 
 class Duplex(Protocol):
-    """Bytes in both directions, over a connection or over what it carries."""
+    """A byte stream in both directions."""
 
     async def read(self, count: int) -> bytes:
         """Exactly `count` bytes; raises IncompleteReadError at the end."""
@@ -94,12 +94,12 @@ class SpdyStream:
             self._connection.forget(self._number)
 
     async def deliver(self, data: bytes) -> None:
-        """Bytes from the client; empty means its half-close (the connection's business)."""
+        """Bytes from the client, empty for its half-close; called by the connection."""
         if not self._reset:
             await self._received.put(data)
 
     def abort(self) -> None:
-        """The client has reset the stream, or is gone (the connection's business)."""
+        """The client has reset the stream, or is gone; called by the connection."""
         self._reset = True
         while not self._received.empty():
             self._received.get_nowait()
@@ -143,11 +143,11 @@ class SpdyConnection:
                 stream.abort()
 
     def forget(self, number: int) -> None:
-        """A stream is over (the streams' business)."""
+        """A stream has ended; called by the stream."""
         self._streams.pop(number, None)
 
     async def send_data(self, number: int, flags: int, data: bytes) -> None:
-        """One data frame (the streams' business)."""
+        """Send one data frame; called by the stream."""
         head = struct.pack(">II", number, flags << 24 | len(data))
         async with self._sending:
             await self._wire.write(head + data)

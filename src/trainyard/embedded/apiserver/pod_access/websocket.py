@@ -50,7 +50,7 @@ def negotiate(
 
 
 class _BrokenError(Exception):
-    """The client does not keep to RFC 6455; `code` says how (section 7.4.1)."""
+    """The client violates RFC 6455; `code` is a status code of section 7.4.1."""
 
     def __init__(self, message: str, code: int = 1002) -> None:
         super().__init__(message)
@@ -97,12 +97,12 @@ class WebSocket:
         await self._send(_BINARY, data)
 
     async def _answer_close(self, code: bytes) -> None:
-        """Unless it is the answer to ours."""
+        """Answer a close frame, unless it answers ours."""
         if not self._is_closing:
             await self._send(_CLOSE, code)
 
     async def close(self) -> None:
-        """Say good-bye (code 1000); the client answers with a close of its own."""
+        """Send a close frame (code 1000); the client answers with its own."""
         self._is_closing = True
         await self._send(_CLOSE, struct.pack(">H", 1000))
 

@@ -1,4 +1,4 @@
-"""How an object is to be deleted: DeleteOptions, of a body or of a query."""
+"""DeleteOptions, from the body or the query of a request."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ _KIND = "DeleteOptions"
 
 
 def read(options: Any, query: Mapping[str, str]) -> Deletion:
-    """The options of a request, those of its body before those of its query, whose `dryRun` has
-    been looked at."""
+    """The options of a request; the body takes precedence over the query.
+
+    `dryRun` of the query has been checked before.
+    """
     if not isinstance(options, dict):
         raise bad_request("the options of a deletion are not an object")
     if (kind := options.get("kind")) not in (None, "", _KIND):
         raise bad_request(f"a {shortened(str(kind))} in place of {_KIND}")
     options = object_admission.checked(options, _KIND)
-    write_options.refuse(_KIND, _causes(options, query))
-    orphans = options.get("orphanDependents") or _says_yes(query)
+    write_options.refuse_if_any(_KIND, _causes(options, query))
+    orphans = options.get("orphanDependents") or _orphans_dependents(query)
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy")
     if propagation is None and orphans:
         propagation = "Orphan"
@@ -40,13 +42,13 @@ def read(options: Any, query: Mapping[str, str]) -> Deletion:
     )
 
 
-def _says_yes(query: Mapping[str, str]) -> bool:
-    """As Kubernetes reads a boolean of a query: what is there and does not deny is one."""
+def _orphans_dependents(query: Mapping[str, str]) -> bool:
+    """As Kubernetes reads a boolean of a query: true unless absent, "0" or "false"."""
     return query.get("orphanDependents", "false").lower() not in ("0", "false")
 
 
 def _causes(options: Object, query: Mapping[str, str]) -> list[StatusCause]:
-    """What is well-formed and still wrong."""
+    """Well-formed values that are not allowed."""
     propagation = options.get("propagationPolicy", query.get("propagationPolicy"))
     orphans = options.get("orphanDependents", query.get("orphanDependents"))
     given = options.get("dryRun") or []

@@ -1,4 +1,4 @@
-"""Label and field selectors: which objects a list or a watch is about."""
+"""Label and field selectors of lists and watches."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _FIELD_TERMS = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.S)
 _KEY = re.compile(r"^([A-Za-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 _VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")
 
-_REMEMBERED = 500
-"""Characters of a selector that is kept as read, since watches and lists come again."""
+_CACHED_CHARACTERS = 500
+"""Selectors up to this length are cached parsed, since the same lists are repeated."""
 _NAME = "metadata.name"
 _EVERYWHERE = frozenset({_NAME, "metadata.namespace"})
 
 
 def label_predicate(text: str) -> Predicate | None:
-    """The meaning of a labelSelector; None selects everything."""
+    """A predicate for a labelSelector; None selects everything."""
     requirements = _requirements(text)
     if not requirements:
         return None
@@ -46,7 +46,7 @@ def label_predicate(text: str) -> Predicate | None:
 
 
 def field_predicate(text: str, served: Served) -> Predicate | None:
-    """The meaning of a fieldSelector; None selects everything."""
+    """A predicate for a fieldSelector; None selects everything."""
     terms = [
         (_selectable(path, served), equal, value)
         for path, equal, value in _field_terms(text)
@@ -61,27 +61,27 @@ def field_predicate(text: str, served: Served) -> Predicate | None:
 
 
 def selected_name(text: str) -> str | None:
-    """The one name that a fieldSelector asks for, if it does."""
+    """The name that a fieldSelector asks for, or None."""
     names = (value for path, equal, value in _field_terms(text) if path == _NAME and equal)
     return next(names, None)
 
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
-    """The objects that both select."""
+    """Selects what both predicates select."""
     if first is None or second is None:
         return first or second
     return lambda obj: first(obj) and second(obj)
 
 
 def _requirements(text: str) -> tuple[Callable[[Mapping[str, str]], bool], ...]:
-    return (_known_requirements if len(text) < _REMEMBERED else _read_requirements)(text)
+    return (_cached_requirements if len(text) < _CACHED_CHARACTERS else _read_requirements)(text)
 
 
 def _read_requirements(text: str) -> tuple[Callable[[Mapping[str, str]], bool], ...]:
     return tuple(_requirement(part) for part in _split(text))
 
 
-_known_requirements = lru_cache(maxsize=256)(_read_requirements)
+_cached_requirements = lru_cache(maxsize=256)(_read_requirements)
 
 
 def _requirement(part: str) -> Callable[[Mapping[str, str]], bool]:
@@ -130,7 +130,7 @@ def _value(text: str) -> str:
 def _split(text: str) -> list[str]:
     """Split at commas outside parentheses."""
     parts, depth, start = [], 0, 0
-    for position, letter in enumerate(_bounded(text)):
+    for position, letter in enumerate(_check_length(text)):
         if letter == "(":
             depth += 1
         elif letter == ")":
@@ -142,25 +142,25 @@ def _split(text: str) -> list[str]:
     found = [part.strip() for part in parts] if text.strip() else []
     if "" in found:
         raise bad_request(f"unable to parse requirement: {shortened(text)!r} has an empty one")
-    return _few(found)
+    return _check_count(found)
 
 
-def _bounded(text: str) -> str:
+def _check_length(text: str) -> str:
     if len(text) > MAX_SELECTOR_CHARACTERS:
         raise bad_request(f"a selector has at most {MAX_SELECTOR_CHARACTERS} characters")
     return text
 
 
-def _few(parts: list[str]) -> list[str]:
+def _check_count(parts: list[str]) -> list[str]:
     if len(parts) > MAX_REQUIREMENTS:
         raise bad_request(f"a selector has at most {MAX_REQUIREMENTS} requirements")
     return parts
 
 
 def _field_terms(text: str) -> list[tuple[str, bool, str]]:
-    """Paths, whether they are to have the value, and values."""
-    terms = _FIELD_TERMS.findall(_bounded(text))
-    found = [(term, _FIELD.match(term)) for term in _few(terms)]
+    """(path, whether it has to equal the value, value) of each term."""
+    terms = _FIELD_TERMS.findall(_check_length(text))
+    found = [(term, _FIELD.match(term)) for term in _check_count(terms)]
     for term, match in found:
         if match is None:
             told = f"invalid field selector {shortened(term)!r}: expected path=value or path!=value"

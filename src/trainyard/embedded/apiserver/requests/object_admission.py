@@ -1,4 +1,4 @@
-"""What an object must pass before it is stored: names, and what its resource says of it.
+"""Admission: checks metadata and the rules of the resource before an object is stored.
 
 Field validation is Kubernetes' own: Strict refuses unknown and duplicate fields, Warn drops them
 with a warning, Ignore drops them.
@@ -19,7 +19,7 @@ from trainyard.embedded.apiserver.http.http_messages import Request
 from trainyard.embedded.apiserver.patch.patch_formats import APPLY_PATCH
 from trainyard.embedded.apiserver.requests.request_limits import MAX_CAUSES, shortened
 from trainyard.embedded.object_metadata import spec_differs
-from trainyard.embedded.resources.decoding import shape
+from trainyard.embedded.resources.decoding import decode
 from trainyard.embedded.resources.metadata_rules import metadata_problems
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass
@@ -30,17 +30,17 @@ _WITH_STATUS = ("apiVersion", "kind", "metadata", "status")
 
 @dataclass(frozen=True, slots=True)
 class FieldValidation:
-    """What to do about fields that nobody knows."""
+    """What to do about unknown and duplicate fields."""
 
     mode: str
     found: Sequence[str] = ()
-    """What was noted when the body was read: keys that it has twice."""
+    """Notes from reading the body: duplicate keys."""
     is_patch: bool = False
-    """A change of what is there, not a configuration that is applied."""
+    """A patch, and not a server-side apply."""
 
     @classmethod
     def of(cls, request: Request, found: Sequence[str]) -> FieldValidation:
-        """As the request asks; Warn is the default, as in Kubernetes since 1.25."""
+        """From the query `fieldValidation`; Warn is the default, as in Kubernetes since 1.25."""
         mode = request.query.get("fieldValidation") or "Warn"
         is_patch = request.method == "PATCH" and request.media_type != APPLY_PATCH
         return cls(mode, found, is_patch)
@@ -62,7 +62,7 @@ def create(
     served: Served, obj: Object, validation: FieldValidation, old: Object | None = None
 ) -> tuple[Object, list[str]]:
     """The object as it will be stored, and warnings; raises Invalid with every problem."""
-    verdict = served.judge(obj, old)
+    verdict = served.validate(obj, old)
     if verdict.malformed:
         raise malformed(served.resource, obj, verdict.malformed, is_patch=validation.is_patch)
     notes = validation.settle(served, obj, verdict.unknown)
@@ -75,7 +75,7 @@ def update(
 ) -> tuple[Object, list[str]]:
     """As `create`, for a new version of `old`.
 
-    What was stored although it is invalid can still get a status and lose a finalizer.
+    An object that was stored although it is invalid can still get a status or lose a finalizer.
     """
     if not status_only and spec_differs(obj, old):
         return create(served, obj, validation, old)
@@ -92,9 +92,9 @@ def update(
 
 
 def applied(served: Served, obj: Object) -> Object:
-    """A configuration to apply, which need not be whole; raises BadRequest.
+    """Check a configuration for server-side apply, which need not be complete; raises BadRequest.
 
-    An unknown field is refused however fields are validated: nobody could own it.
+    An unknown field is refused in every mode of field validation, since nobody could own it.
     """
     found = served.decoded(served.stored(obj))
     if found.malformed:
@@ -112,11 +112,13 @@ def applied(served: Served, obj: Object) -> Object:
 
 
 def checked(value: object, definition: str, *, is_patch: bool = False) -> Object:
-    """What a subresource is sent, by one of the official definitions; raises BadRequest, and
-    Invalid of what a patch makes of it."""
+    """Decode the body of a subresource by one of the official definitions.
+
+    Raises BadRequest, or Invalid where the value is the result of a patch.
+    """
     if not isinstance(value, dict):
         raise bad_request(f"the {definition} is not an object")
-    found = shape(value, definition)
+    found = decode(value, definition)
     if problems := [*found.malformed, *found.errors]:
         listed = ", ".join(problem.detail for problem in problems)
         told = f"it cannot be handled as a {definition}: {listed}"

@@ -1,4 +1,4 @@
-"""What an object says of its own kind, name and namespace, beside what the URL says of them."""
+"""Checks kind, name and namespace of an object against the URL of the request."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from trainyard.embedded.resources.resource import Object
 
 
 def check_kind(target: Target, obj: Object, *, applies: bool = False) -> None:
-    """Refuse an object of another kind than the URL's; what a definition defines must say its own.
+    """Refuse an object of another kind than the URL's. A custom kind has to be stated.
 
-    `applies`: it is a configuration to apply, of which no other kind is spoken with.
+    `applies`: the object is a configuration for server-side apply.
     """
     served = target.served
     expected = served.resource.api_version
@@ -31,18 +31,18 @@ def check_kind(target: Target, obj: Object, *, applies: bool = False) -> None:
             f"which is for {expected} {served.kind}"
         )
     if kind != served.kind:
-        raise _unlike(target, "kind", kind, served.kind)
+        raise _immutable(target, "kind", kind, served.kind)
 
 
 def check_kept(target: Target, new: Object, old: Object, *, is_patch: bool) -> None:
-    """Refuse what changes the name or the kind of `old`, or by a patch its UID."""
+    """Refuse changes of name and kind, and changes of the UID by a patch."""
     check_name(target, new)
     if is_patch and not new.get("apiVersion"):
         raise bad_request("the apiVersion of an object cannot be removed")
     for key in ("apiVersion", "kind"):
         found = new.get(key) or ("" if target.served.custom else old[key])
         if found != old[key]:
-            raise _unlike(target, key, found, old[key])
+            raise _immutable(target, key, found, old[key])
     namespace = new["metadata"].get("namespace") or target.namespace
     if namespace != target.namespace:
         raise bad_request(f"the namespace of the object is {target.namespace}, not {namespace}")
@@ -56,9 +56,11 @@ def check_kept(target: Target, new: Object, old: Object, *, is_patch: bool) -> N
         raise served.refused(old, StatusCause("metadata.uid", text))
 
 
-def patched(target: Target, found: object, *, lenient: bool) -> Object:
-    """What a patch has made of an object, if that is one; `lenient`: some of what is none is not
-    the patch's fault but the request's."""
+def checked_patch(target: Target, found: object, *, lenient: bool) -> Object:
+    """The result of a patch, if it is an object with metadata.
+
+    Otherwise raises Invalid, or BadRequest where `lenient` and the metadata are missing.
+    """
     metadata = found.get("metadata") if isinstance(found, dict) else None
     if isinstance(found, dict) and isinstance(metadata, dict):
         return found
@@ -70,7 +72,7 @@ def patched(target: Target, found: object, *, lenient: bool) -> Object:
 
 
 def place(target: Target, obj: Object) -> None:
-    """Put the URL's name and namespace into the body, where they may not differ."""
+    """Fill in name and namespace from the URL; raises BadRequest where the body has others."""
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     metadata = obj["metadata"]
@@ -88,8 +90,8 @@ def place(target: Target, obj: Object) -> None:
         check_name(target, obj)
 
 
-def scale_of(target: Target) -> Callable[[object, object], object]:
-    """Takes a Scale whole that is of the object of the URL."""
+def scale_replacer(target: Target) -> Callable[[object, object], object]:
+    """A merge function that takes the body, a Scale, as it is and checks its kind and name."""
 
     def taken(_: object, body: object) -> object:
         if isinstance(body, dict):
@@ -112,7 +114,7 @@ def check_name(target: Target, obj: Object) -> None:
         )
 
 
-def _unlike(target: Target, key: str, found: object, wanted: str) -> Exception:
+def _immutable(target: Target, key: str, found: object, wanted: str) -> Exception:
     text = f"Invalid value: {shortened(str(found))!r}: must be {wanted}"
     resource = target.served.resource
     return invalid(resource.kind, resource.group, target.name, [StatusCause(key, text)])

@@ -1,4 +1,4 @@
-"""In which shape a client wants objects: plain, as rows of a Table, or their metadata alone.
+"""Content negotiation: objects as they are, as rows of a Table, or their metadata alone.
 
 https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables
 """
@@ -19,28 +19,28 @@ _TABLE, _METADATA = "Table", "PartialObjectMetadata"
 _SHAPES = {_TABLE: _TABLE, _METADATA: _METADATA, f"{_METADATA}List": _METADATA}
 _VERSIONS = ("v1", "v1beta1")
 _TYPES = {JSON: JSON, "application/*": JSON, "*/*": JSON, YAML: YAML}
-"""What is written for what is accepted. JSON is YAML, too."""
+"""Content type of the answer by accepted media type. JSON is also YAML."""
 _DEFINITION = ("name", "type", "format", "description", "priority")
 
 
-class Shape(NamedTuple):
-    """What `negotiated` found."""
+class Representation(NamedTuple):
+    """The representation that a client accepts."""
 
     content_type: str = JSON
     kind: str = ""
-    """"" where objects are as they are."""
+    """Table or PartialObjectMetadata; "": objects as they are."""
     include: str = "Metadata"
     """How much of each object the rows of a Table carry: None, Metadata or Object."""
 
     def shown(self, served: Served, obj: Object, *, header: bool = True) -> Object:
-        """One object; `header`: a Table's columns are told with it."""
+        """One object; `header`: a Table includes its column definitions."""
         if self.kind == _TABLE:
             metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
             return self.table(served, [obj], metadata, header=header)
         return _partial(obj) if self.kind else obj
 
-    def listed(self, served: Served, objects: Iterable[Object], metadata: Object) -> Object:
-        """A collection; only of a shape that is not plain."""
+    def render_list(self, served: Served, objects: Iterable[Object], metadata: Object) -> Object:
+        """A collection; only as Table or metadata."""
         if self.kind == _TABLE:
             return self.table(served, objects, metadata)
         return {
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
         }
 
     def bookmark(self, served: Served, metadata: Object) -> Object:
-        """What a watch sends to say only how far it is."""
+        """A bookmark of a watch."""
         if self.kind == _TABLE:
             return self.table(served, [], metadata, header=False)
         kind, version = served.kind, served.resource.api_version
@@ -84,11 +84,11 @@ class Shape(NamedTuple):
         return row
 
 
-_PLAIN = Shape()
+_PLAIN = Representation()
 
 
-def negotiated(request: Request) -> Shape:
-    """The first shape of the Accept header that is offered; NotAcceptable where none is."""
+def negotiate_representation(request: Request) -> Representation:
+    """The first of the Accept header that is supported; raises NotAcceptable where none is."""
     accept = request.headers.get("accept", "")
     if not accept or accept == JSON:
         return _PLAIN
@@ -98,7 +98,7 @@ def negotiated(request: Request) -> Shape:
         if not content_type or (wanted and not _is_offered(wanted, parameters)):
             continue
         include = request.query.get("includeObject") or "Metadata"
-        return Shape(content_type, _SHAPES.get(wanted, ""), include)
+        return Representation(content_type, _SHAPES.get(wanted, ""), include)
     raise not_acceptable((JSON, YAML))
 
 

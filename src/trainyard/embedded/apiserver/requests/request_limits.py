@@ -1,7 +1,7 @@
-"""How much one request may bring, so that none costs more time or memory than its size tells.
+"""Limits on one request, so that none costs more time or memory than its size suggests.
 
-What is larger is refused with the limit in the message. The figures are far above what valid
-objects hold, and below what would keep the server from answering others.
+Larger requests are refused with the limit in the message. The limits are far above valid objects,
+and below what would keep the server from answering other requests.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def whole_number(request: Request, name: str) -> int | None:
 
 
 def positive_number(request: Request, name: str) -> int:
-    """As `whole_number`, 0 where it is absent; a negative one is as good as that."""
+    """As `whole_number`, but 0 where it is absent or negative."""
     text = request.query.get(name, "")
     digits = text[1:]
     if text[:1] == "-" and text.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS:
@@ -84,10 +84,10 @@ def positive_number(request: Request, name: str) -> int:
 
 
 def shortened(text: str) -> str:
-    """A text for a message."""
+    """At most 100 characters of a text, for a message."""
     return text if len(text) <= 100 else text[:100] + "…"
 
 
 def body_too_large() -> ApiError:
-    """Of a request with more than `MAX_BODY_BYTES`."""
+    """The error for a body of more than `MAX_BODY_BYTES`."""
     return too_large(f"the body of a request has at most {MAX_BODY_BYTES >> 20} MiB")

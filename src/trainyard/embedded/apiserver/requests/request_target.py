@@ -1,4 +1,4 @@
-"""What a URL is about: which resource, namespace, object and subresource."""
+"""Parses the path of a request into resource, namespace, name and subresource."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Target:
 
 
 PROXY = "proxy"
-"""The subresource below which every path is somebody else's."""
+"""The subresource below which paths belong to the proxied server."""
 _OF_NAMESPACES = ("status", "finalize")
 """Below a namespace, these are no resources: kube-apiserver's namespaceSubresources."""
 

@@ -21,7 +21,7 @@ from trainyard.embedded.apiserver.requests import (
     write_options,
 )
 from trainyard.embedded.apiserver.requests.object_admission import FieldValidation
-from trainyard.embedded.apiserver.requests.representation import negotiated
+from trainyard.embedded.apiserver.requests.representation import negotiate_representation
 from trainyard.embedded.apiserver.requests.request_target import Target
 from trainyard.embedded.apiserver.requests.watch_stream import Watch
 from trainyard.embedded.cluster_objects import Deletion
@@ -43,17 +43,17 @@ _MERGE: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
-    """CRUD on the registry, with admission in front."""
+    """Create, read, update, delete, list, watch and patch, with admission."""
 
     registry: Registry
 
     def get(self, request: Request, target: Target) -> Response:
-        """One object."""
+        """Get one object."""
         obj = self.registry.get(*target.place)
         return response_encoding.object_response(request, target.served, target.served.shown(obj))
 
     def collection(self, request: Request, target: Target) -> Response:
-        """A collection, by selectors, in pages if asked."""
+        """List objects, by selectors and in pages where asked."""
         revision = response_encoding.list_revision(request, self.registry.revision)
         predicate = self._predicate(request, target)
         name = list_selectors.selected_name(request.query.get("fieldSelector", ""))
@@ -71,24 +71,24 @@ class Verbs:
         return response_encoding.list_response(request, target.served, entries, metadata)
 
     def watch(self, request: Request, target: Target) -> Stream:
-        """Changes of a collection."""
+        """Watch a collection."""
         return Watch(self.registry, target, self._predicate(request, target), request).response()
 
     async def create(self, request: Request, target: Target) -> Response:
-        """A new object, admitted."""
+        """Create an object."""
         write_options.check_write(request, "CreateOptions")
         obj, validation = _body(request, target)
-        obj, warnings = self._admitted(request, target, obj, validation)
+        obj, warnings = self._admit(request, target, obj, validation)
         record = _record(request, target)
         if record is None:
             obj["metadata"].pop("managedFields", None)
         made = await self.registry.create(
             target.storage, obj, dry_run=write_options.is_dry_run(request), record=record
         )
-        return self._written(request, target, made, warnings, status=201)
+        return self._write_response(request, target, made, warnings, status=201)
 
     async def replace(self, request: Request, target: Target) -> Response:
-        """The whole object, or its status, anew."""
+        """Replace an object or its status (PUT)."""
         write_options.check_write(request, "UpdateOptions")
         body, validation = _body(request, target)
         served = target.served
@@ -109,7 +109,7 @@ class Verbs:
         return await self.create(request, target)
 
     async def patch(self, request: Request, target: Target) -> Response:
-        """A change of the object, in one of the patch formats."""
+        """Patch an object or its status."""
         content_type = request.media_type
         if content_type == patch_formats.APPLY_PATCH:
             return await self._apply(request, target)
@@ -135,7 +135,7 @@ class Verbs:
                 changed = merge(copy, patch)
             except (TypeError, AttributeError, KeyError, ValueError) as error:
                 raise bad_request(f"the patch does not fit the object: {error}") from error
-            return object_identity.patched(
+            return object_identity.checked_patch(
                 target, changed, lenient=merge is not patch_formats.json_patch
             )
 
@@ -183,7 +183,7 @@ class Verbs:
         write_options.check_write(request, "PatchOptions" if is_patch else "UpdateOptions")
         body = response_encoding.parse_json(request.body)
         content_type = request.media_type
-        merge = _MERGE.get(content_type) if is_patch else object_identity.scale_of(target)
+        merge = _MERGE.get(content_type) if is_patch else object_identity.scale_replacer(target)
         if merge is None or merge is patch_formats.strategic_merge_patch:
             raise unsupported_media_type(
                 content_type, [patch_formats.JSON_PATCH, patch_formats.MERGE_PATCH]
@@ -201,8 +201,8 @@ class Verbs:
         return response_encoding.json_response(200, served.to_scale(obj), warnings)
 
     async def part(self, request: Request, target: Target) -> Response:
-        """A subresource that shows the whole object and writes a part of it."""
-        negotiated(request)
+        """Read or write a subresource that shows the whole object and changes a part of it."""
+        negotiate_representation(request)
         if request.method == "GET":
             return self.get(request, target)
         return await (self.replace if request.method == "PUT" else self.patch)(request, target)
@@ -229,9 +229,9 @@ class Verbs:
     ) -> Response:
         record = record or _record(request, target)
         obj, warnings = await self._change(request, target, change, validation, record)
-        return self._written(request, target, obj, warnings)
+        return self._write_response(request, target, obj, warnings)
 
-    def _written(
+    def _write_response(
         self,
         request: Request,
         target: Target,
@@ -239,7 +239,7 @@ class Verbs:
         warnings: Sequence[str],
         status: int = 200,
     ) -> Response:
-        """The answer to a write: the object that it stored, or would have."""
+        """The answer to a write: the object that was stored, or would be without dry run."""
         shown = target.served.shown(obj)
         stored = self.registry.json_of(target.storage, obj) if shown is obj else None
         return response_encoding.object_response(
@@ -268,7 +268,7 @@ class Verbs:
             if not status_only:
                 target.served.check_references(obj, old, self.registry.list)
                 if spec_differs(obj, old):
-                    self._check_guest(target, obj)
+                    self._check_tenant(target, obj)
             warnings.extend(notes)
             return obj
 
@@ -287,7 +287,7 @@ class Verbs:
         manager = request.query.get("fieldManager", "")
         if not manager:
             text = "Required value: is required for apply patch"
-            write_options.refuse(
+            write_options.refuse_if_any(
                 "PatchOptions", [StatusCause("fieldManager", text, "FieldValueRequired")]
             )
         write_options.check_write(request, "PatchOptions", applies=True)
@@ -310,29 +310,29 @@ class Verbs:
         except NotFound:
             if target.subresource:
                 raise
-            obj, warnings = self._admitted(request, target, applied.created(), validation)
+            obj, warnings = self._admit(request, target, applied.created(), validation)
             made = await self.registry.create(
                 target.storage,
                 obj,
                 dry_run=write_options.is_dry_run(request),
                 record=applied.record,
             )
-            return self._written(request, target, made, warnings, status=201)
+            return self._write_response(request, target, made, warnings, status=201)
         return await self._update(request, target, applied.merged, validation, applied.record)
 
-    def _admitted(
+    def _admit(
         self, request: Request, target: Target, obj: Object, validation: FieldValidation
     ) -> tuple[Object, list[str]]:
-        """A new object as it will be stored, and warnings."""
+        """The new object as it is to be stored, and warnings."""
         obj, warnings = object_admission.create(target.served, obj, validation)
         target.served.check_references(obj, None, self.registry.list)
-        self._check_guest(target, obj)
+        self._check_tenant(target, obj)
         if target.served.name == NAMESPACES.full_name:
-            authorization.mark(request.identity, obj)
+            authorization.mark_owner(request.identity, obj)
         return obj, warnings
 
-    def _check_guest(self, target: Target, obj: Object) -> None:
-        """Refuse what the one to whom the namespace belongs may not have (decision 89)."""
+    def _check_tenant(self, target: Target, obj: Object) -> None:
+        """Refuse what the owner of the namespace may not have (decision 89)."""
         tenant = tenants.tenant_of(self.registry, obj["metadata"].get("namespace") or "")
         if tenant is not None and (causes := tenants.forbidden_fields(obj, tenant)):
             raise target.served.refused(obj, *causes)
@@ -368,7 +368,7 @@ def _body(request: Request, target: Target) -> tuple[Object, FieldValidation]:
 
 
 def _record(request: Request, target: Target) -> Record | None:
-    """How the write is recorded in `managedFields` (decision 332)."""
+    """How the write is recorded in `managedFields`; None: not at all (decision 332)."""
     from trainyard.embedded.apiserver.patch import field_managers
 
     manager = write_options.manager(request)
@@ -378,7 +378,7 @@ def _record(request: Request, target: Target) -> Record | None:
 
 
 def _deletion(request: Request) -> Deletion:
-    write_options.refuse("DeleteOptions", write_options.dry_run_causes(request.queries))
+    write_options.refuse_if_any("DeleteOptions", write_options.dry_run_causes(request.queries))
     return delete_options.read(
         response_encoding.body_object(request)[0] if request.body else {}, request.query
     )

@@ -1,4 +1,4 @@
-"""How objects go over the wire: negotiated answers, Tables, pages, Status objects, bodies."""
+"""Encodes answers: objects, lists in pages, Status objects, warnings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from trainyard.embedded.api_errors import (
 )
 from trainyard.embedded.apiserver.http.http_messages import Request, Response
 from trainyard.embedded.apiserver.requests import request_limits
-from trainyard.embedded.apiserver.requests.representation import JSON, YAML, negotiated
+from trainyard.embedded.apiserver.requests.representation import (
+    JSON,
+    YAML,
+    negotiate_representation,
+)
 from trainyard.embedded.resources.resource import Object, Served
 from trainyard.embedded.storage.journal import Entry
 from trainyard.kube.errors import ApiError
@@ -35,7 +39,7 @@ _BODY_TYPES = (JSON, YAML, PROTOBUF)
 def json_response(
     status: int, value: Any, warnings: Sequence[str] = (), content_type: str = JSON
 ) -> Response:
-    """An answer whose body is `value`, with warnings."""
+    """An answer with the JSON of `value`, and warnings."""
     body = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
     return Response(status, body, content_type, _warnings(warnings))
 
@@ -55,7 +59,7 @@ def _warnings(warnings: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def error_response(error: ApiError) -> Response:
-    """The Status object of a refusal."""
+    """The Status object of an error."""
     response = json_response(error.code, error_status(error))
     if error.retry_after is not None:
         response.headers.append(("Retry-After", str(max(1, round(error.retry_after)))))
@@ -71,30 +75,32 @@ def object_response(
     warnings: Sequence[str] = (),
     stored: bytes | None = None,
 ) -> Response:
-    """One object, in the shape that the client asks for; `stored`: its JSON, if there is any."""
-    shape = negotiated(request)
-    if stored is not None and not shape.kind:
-        return Response(status, stored + b"\n", shape.content_type, _warnings(warnings))
-    return json_response(status, shape.shown(served, obj), warnings, shape.content_type)
+    """One object in the representation that the client accepts; `stored`: its JSON, if known."""
+    representation = negotiate_representation(request)
+    if stored is not None and not representation.kind:
+        return Response(status, stored + b"\n", representation.content_type, _warnings(warnings))
+    return json_response(
+        status, representation.shown(served, obj), warnings, representation.content_type
+    )
 
 
 def list_response(
     request: Request, served: Served, entries: Sequence[Entry], metadata: Object
 ) -> Response:
-    """A collection; plain ones are put together from the stored JSON, without encoding."""
-    shape = negotiated(request)
-    if shape.kind:
+    """A list; where objects are not transformed, it is joined from their stored JSON."""
+    representation = negotiate_representation(request)
+    if representation.kind:
         # One by one: the trees of a long list take many times what is shown of them.
         objects = (entry.object for entry in entries)
-        return json_response(200, shape.listed(served, objects, metadata))
+        return json_response(200, representation.render_list(served, objects, metadata))
     identity = {"kind": f"{served.kind}List", "apiVersion": served.resource.api_version}
     head = orjson.dumps({**identity, "metadata": metadata})
     body = head[:-1] + b',"items":[' + b",".join([entry.raw for entry in entries]) + b"]}\n"
-    return Response(200, body, shape.content_type)
+    return Response(200, body, representation.content_type)
 
 
 def success_status(served: Served, obj: Object) -> Response:
-    """What a completed deletion answers."""
+    """The Status of a completed deletion."""
     details = {
         "name": obj["metadata"]["name"],
         "group": served.resource.group,
@@ -203,7 +209,7 @@ class _Pairs(tuple[tuple[str, Any], ...]):
 
 # https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 def list_revision(request: Request, revision: int) -> int:
-    """The version that a list is of: the newest, unless the client asks for an exact one."""
+    """The revision to list: the newest, unless the client asks for an exact one."""
     asked = request_limits.whole_number(request, "resourceVersion") or 0
     request_limits.positive_number(request, "timeoutSeconds")
     _check_match(request, asked)
@@ -214,7 +220,7 @@ def list_revision(request: Request, revision: int) -> int:
 
 
 def _check_match(request: Request, asked: int) -> None:
-    """How a resourceVersion is meant."""
+    """Check `resourceVersionMatch`."""
     match = request.query.get("resourceVersionMatch", "")
     if match and "continue" not in request.query:
         wrong = ""

@@ -13,7 +13,7 @@ from trainyard.embedded.api_errors import StatusCause, error_status, expired, in
 from trainyard.embedded.apiserver.http.http_messages import Request, Stream
 from trainyard.embedded.apiserver.requests import request_limits
 from trainyard.embedded.apiserver.requests.list_selectors import Predicate
-from trainyard.embedded.apiserver.requests.representation import negotiated
+from trainyard.embedded.apiserver.requests.representation import negotiate_representation
 from trainyard.embedded.apiserver.requests.request_target import Target
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.journal import Event, Subscription
@@ -29,7 +29,7 @@ _INITIAL_END = "k8s.io/initial-events-end"
 
 
 class Watch:
-    """One watch; its changes become lines in the client's format."""
+    """One watch: encodes changes as lines in the representation that the client accepts."""
 
     def __init__(
         self, registry: Registry, target: Target, predicate: Predicate | None, request: Request
@@ -38,7 +38,7 @@ class Watch:
         self._target = target
         self._predicate = predicate
         self._request = request
-        self._shape = negotiated(request)
+        self._shape = negotiate_representation(request)
         self._header = True
 
     def response(self) -> Stream:
@@ -117,7 +117,7 @@ class Watch:
         yield b"".join(lines)
 
     def _bookmark(self, revision: int, *, initial: bool = False) -> bytes:
-        """A line that only says how far the watch is."""
+        """A bookmark, which only has a resourceVersion."""
         served = self._target.served
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial:
@@ -144,7 +144,7 @@ class Watch:
 
 
 async def _next(subscription: Subscription, until: float) -> list[Event] | None:
-    """The next changes; none where there will be no more, None where there are none in time."""
+    """The next changes; empty where there will be no more, None where none come in time."""
     try:
         async with asyncio.timeout_at(until):
             return await subscription.batch()
@@ -153,7 +153,7 @@ async def _next(subscription: Subscription, until: float) -> list[Event] | None:
 
 
 def _selected_type(event: Event, predicate: Predicate) -> str:
-    """What the change looks like through a selector; empty when nothing is seen of it."""
+    """The event's type as a selector sees it; empty when the event is not selected."""
     now = predicate(event.object)
     before = event.old is not None and predicate(event.old)
     if event.type == "DELETED":

@@ -1,4 +1,4 @@
-"""The options of a write, in its query: what Kubernetes calls CreateOptions and its kin."""
+"""CreateOptions, UpdateOptions and PatchOptions, from the query of a request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
 
 def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
-    """Raises Invalid; `kind`: of the options, which the answer names."""
+    """Raises Invalid for wrong options of the kind `kind`."""
     causes = dry_run_causes(request.queries)
     manager = request.query.get("fieldManager", "")
     if len(manager.encode("utf-8", "replace")) > _MOST_MANAGER:
@@ -28,11 +28,11 @@ def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
         causes.append(StatusCause("fieldValidation", text + ", ".join(FIELD_VALIDATION)))
     if "force" in request.query and request.method == "PATCH" and not applies:
         causes.append(StatusCause("force", "Forbidden: may not be specified for non-apply patch"))
-    refuse(kind, causes)
+    refuse_if_any(kind, causes)
 
 
 def manager(request: Request) -> str:
-    """Who writes: as the request says, else the program that sends it."""
+    """The field manager: as the request says, else the program of the user agent."""
     if named := request.query.get("fieldManager"):
         return named
     program = request.headers.get("user-agent", "").partition("/")[0]
@@ -42,7 +42,7 @@ def manager(request: Request) -> str:
 
 
 def dry_run_causes(queries: list[tuple[str, str]]) -> list[StatusCause]:
-    """What is wrong with the `dryRun` of a query, which may be there but not empty."""
+    """What is wrong with `dryRun` in a query."""
     return [
         StatusCause(
             "dryRun", f"Unsupported value: {shortened(value)!r}: supported values: {_DRY_RUN}"
@@ -52,7 +52,7 @@ def dry_run_causes(queries: list[tuple[str, str]]) -> list[StatusCause]:
     ]
 
 
-def refuse(kind: str, causes: list[StatusCause]) -> None:
+def refuse_if_any(kind: str, causes: list[StatusCause]) -> None:
     """Raises Invalid if there is a cause."""
     if causes:
         raise invalid(kind, _GROUP, "", causes)

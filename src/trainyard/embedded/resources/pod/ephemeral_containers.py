@@ -1,7 +1,7 @@
-"""Containers that are added to a pod which runs, as by `kubectl debug`.
+"""Ephemeral containers, which are added to running pods (`kubectl debug`).
 
-`podEphemeralContainersStrategy` of kube-apiserver (pkg/registry/core/pod): whatever else of the
-pod a request changes is not looked at, and what was added stays as it is.
+`podEphemeralContainersStrategy` of kube-apiserver (pkg/registry/core/pod): other changes of
+the pod are ignored, and containers that were added cannot change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WRITTEN = ("uid", "resourceVersion", "managedFields")
 
 
 def prepare(new: Object, old: Object) -> list[StatusCause]:
-    """Make `new` the pod `old` with what is added; why that may not be."""
+    """Turn `new` into the pod `old` with the added containers; returns why that is refused."""
     wanted = new["spec"].get(_FIELD) or []
     for each in wanted:
         pod_defaults.of_container(each)
@@ -34,7 +34,7 @@ def prepare(new: Object, old: Object) -> list[StatusCause]:
 
 
 def warnings(new: Object, old: Object | None) -> list[str]:
-    """What whoever adds one should know: kubectl waits for it to run."""
+    """A warning where the pod has ended: kubectl would wait forever for the container."""
     phase = ((old or {}).get("status") or {}).get("phase")
     if old is None or phase not in ("Succeeded", "Failed"):
         return []

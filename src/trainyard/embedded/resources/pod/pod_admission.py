@@ -1,7 +1,7 @@
-"""What a cluster's admission plugins put into a pod: its account, its priority, its patience.
+"""What Kubernetes' admission plugins add to pods: service account, priority, tolerations.
 
-Nobody owns these fields: the plugins come after owners are recorded. They are ServiceAccount (but
-the token that it mounts, which no pod is given here), Priority and DefaultTolerationSeconds.
+No field manager owns these fields: the plugins run after ownership is recorded. The plugins are
+ServiceAccount (without a token, which no pod gets here), Priority and DefaultTolerationSeconds.
 https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
 """
 
@@ -30,14 +30,14 @@ def created(spec: Object) -> None:
 
 
 def replaced(spec: Object, old: Object) -> None:
-    """Complete the spec that takes the place of ``old``: its account is not among what comes."""
+    """Complete the spec that replaces ``old``, which keeps its service account."""
     for field in _PRIORITY.keys() & old.keys():
         spec.setdefault(field, old[field])
     _tolerate_absence(spec)
 
 
 def _tolerate_absence(spec: Object) -> None:
-    """Five minutes on a node that is away, unless the spec says for how long."""
+    """Tolerate an unreachable node for five minutes, unless the spec says how long."""
     given = spec.get("tolerations") or []
     of_evictions = [each for each in given if (each.get("effect") or _EVICTS) == _EVICTS]
     keys = {each.get("key") or "" for each in of_evictions}

@@ -1,4 +1,4 @@
-"""What Kubernetes fills into a pod that does not say it (`SetDefaults_Pod` and its kin).
+"""Defaults of pods, as Kubernetes sets them (`SetDefaults_Pod` and others).
 
 https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/apis/core/v1/defaults.go
 """
@@ -35,7 +35,7 @@ _WITH_MODE = ("configMap", "secret", "downwardAPI", "projected")
 
 
 def complete(spec: Object) -> None:
-    """Fill in what the spec of a pod leaves out, or has empty."""
+    """Fill in fields that the spec of a pod leaves out or empty."""
     _fill(spec, _SPEC)
     spec.setdefault("securityContext", {})
     if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
@@ -56,7 +56,7 @@ def _fill(obj: Object, defaults: Object) -> None:
 
 
 def of_container(container: Object) -> None:
-    """Fill in what a container of any sort leaves out."""
+    """Fill in fields that a container of any type leaves out."""
     _fill(container, _CONTAINER)
     _fill(container, {"imagePullPolicy": _pull_policy(container.get("image") or "")})
     resources = container.setdefault("resources", {})
@@ -77,7 +77,7 @@ def of_container(container: Object) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """Always for what may have changed since: no tag, or `latest`."""
+    """Always for images without a tag or with `latest`, which may change."""
     name = image.rpartition("/")[2]
     tag = name.partition(":")[2]
     return "Always" if "@" not in name and tag in ("", "latest") else "IfNotPresent"

@@ -33,7 +33,7 @@ SERVED = _ConfigMaps(
     CONFIG_MAPS,
     order=70,
     short_names=("cm",),
-    printed=(NAME, Column("Data", _count, type="integer"), AGE),
+    printer_columns=(NAME, Column("Data", _count, type="integer"), AGE),
     messages={"ConfigMap": META + "2 data str{}, 3 binaryData bytes{}, 4 immutable bool?"},
     definition="ConfigMap",
 )

@@ -23,12 +23,12 @@ from trainyard.embedded.resources.resource import (
     Object,
     Served,
     Subresource,
-    Verdict,
+    Validation,
 )
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from trainyard.embedded.resources.decoding import Shape
+    from trainyard.embedded.resources.decoding import Decoded
     from trainyard.schema.problems import Problem
 
 _SCALE = Subresource("Scale", WRITE_STATUS, ("autoscaling", "v1"))
@@ -41,7 +41,7 @@ class _Custom(Served):
     custom_kind: CustomKind = field(kw_only=True)
     queues: QueueKinds | None = field(kw_only=True)
 
-    def judge(self, obj: Object, old: Object | None) -> Verdict:
+    def validate(self, obj: Object, old: Object | None) -> Validation:
         """Prune by the definition's schema, then apply the rules of the kind.
 
         The rules also see into pod templates, where nothing is pruned: an unknown field there is
@@ -51,14 +51,14 @@ class _Custom(Served):
 
         found = super().decoded(obj)
         if found.malformed:
-            return Verdict(obj, found.malformed)
+            return Validation(obj, found.malformed)
         found.obj.pop("status", None)  # it is written on its own: here the old one stays
         pruned = structural_schema.prune(found.obj, self.schema())
         admitted = self.custom_kind.admit(pruned.obj, old)
         warnings = [problem.detail for problem in admitted.warnings]
         unknown = [*found.unknown, *pruned.unknown]
         kept = {"status": old["status"]} if old is not None and "status" in old else {}
-        return Verdict({**admitted.obj, **kept}, (), admitted.errors, unknown, warnings)
+        return Validation({**admitted.obj, **kept}, (), admitted.errors, unknown, warnings)
 
     def pruned(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
         from trainyard.schema import structural_schema
@@ -66,7 +66,7 @@ class _Custom(Served):
         pruned = structural_schema.prune(obj, self.schema())
         return pruned.obj, pruned.unknown
 
-    def decoded(self, obj: Object) -> Shape:
+    def decoded(self, obj: Object) -> Decoded:
         """As of any resource; a status must also agree with the definition's schema."""
         from trainyard.schema import structural_schema
 

@@ -58,6 +58,6 @@ def served(extension: Extension) -> Iterator[Served]:
         order=130,
         short_names=("crd", "crds"),
         verbs=READ_VERBS,
-        printed=(NAME, Column("Created At", at("metadata.creationTimestamp"))),
+        printer_columns=(NAME, Column("Created At", at("metadata.creationTimestamp"))),
         extension=extension,
     )

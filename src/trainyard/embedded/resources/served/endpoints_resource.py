@@ -78,13 +78,13 @@ SERVED = (
         order=50,
         definition="Endpoints",
         short_names=("ep",),
-        printed=(NAME, Column("Endpoints", _addresses), AGE),
+        printer_columns=(NAME, Column("Endpoints", _addresses), AGE),
     ),
     _EndpointSlices(
         ENDPOINT_SLICES,
         order=55,
         definition="EndpointSlice",
-        printed=(
+        printer_columns=(
             NAME,
             Column("AddressType", at("addressType")),
             Column("Ports", _slice_ports),

@@ -97,7 +97,7 @@ SERVED = (
         unset=_UNSET,
         created_by_update=True,
         short_names=("ev",),
-        printed=_COLUMNS,
+        printer_columns=_COLUMNS,
         selectable=frozenset(
             {f"involvedObject.{name}" for name in (*_REFERENCE, "resourceVersion", "fieldPath")}
             | {"reason", "reportingComponent", "source", "type"}
@@ -109,7 +109,7 @@ SERVED = (
         definition="Event",
         unset=_UNSET,
         short_names=("ev",),
-        printed=_COLUMNS,
+        printer_columns=_COLUMNS,
         selectable=frozenset(
             {f"regarding.{name}" for name in _REFERENCE} | {"reason", "type", "reportingController"}
         ),

@@ -23,5 +23,5 @@ SERVED = _Leases(
     created_by_update=True,
     definition="Lease",
     unset={"spec": {}},
-    printed=(NAME, Column("Holder", at("spec.holderIdentity", "")), AGE),
+    printer_columns=(NAME, Column("Holder", at("spec.holderIdentity", "")), AGE),
 )

@@ -41,10 +41,10 @@ class _Namespaces(Served):
         if name in SYSTEM:
             raise forbidden(self.name, name, "this namespace may not be deleted")
 
-    def begin_delete(self, obj: Object) -> None:
+    def mark_deleting(self, obj: Object) -> None:
         obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
 
-    def is_held(self, obj: Object) -> bool:
+    def blocks_deletion(self, obj: Object) -> bool:
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
@@ -55,7 +55,7 @@ SERVED = _Namespaces(
     short_names=("ns",),
     status=True,
     subresources={"finalize": Subresource("Namespace", ("update",), listed=False)},
-    printed=(NAME, Column("Status", at("status.phase", "")), AGE),
+    printer_columns=(NAME, Column("Status", at("status.phase", "")), AGE),
     selectable=frozenset({"status.phase"}),
     messages={
         "Namespace": META + "2 spec NamespaceSpec",

@@ -49,7 +49,7 @@ SERVED = _Nodes(
     short_names=("no",),
     status=True,
     created_with_status=True,
-    printed=(
+    printer_columns=(
         NAME,
         Column("Status", _status),
         Column("Roles", _roles),

@@ -42,7 +42,7 @@ SERVED = _Claims(
     order=90,
     short_names=("pvc",),
     status=True,
-    printed=(
+    printer_columns=(
         NAME,
         Column("Status", at("status.phase", "")),
         Column("Volume", at("spec.volumeName", "")),

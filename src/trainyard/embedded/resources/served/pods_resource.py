@@ -16,7 +16,7 @@ from trainyard.embedded.resources.resource import (
     Present,
     Served,
     Subresource,
-    Verdict,
+    Validation,
 )
 from trainyard.kube.resources import PODS
 from trainyard.schema.problems import Problem
@@ -33,7 +33,7 @@ class _Pods(Served):
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
         return pod(obj, old)
 
-    def judge(self, obj: Object, old: Object | None) -> Verdict:
+    def validate(self, obj: Object, old: Object | None) -> Validation:
         if old is not None or obj.keys() != _NEW_POD_FIELDS:
             return self._judge_all(obj, old)
         key = spec_key(obj)
@@ -44,13 +44,13 @@ class _Pods(Served):
             _VALID_SPECS.add(key)
         return verdict
 
-    def _judge_all(self, obj: Object, old: Object | None) -> Verdict:
-        verdict = super().judge(obj, old)
+    def _judge_all(self, obj: Object, old: Object | None) -> Validation:
+        verdict = super().validate(obj, old)
         return verdict._replace(
             warnings=[*verdict.warnings, *ephemeral_containers.warnings(obj, old)]
         )
 
-    def _judge_all_but_spec(self, obj: Object) -> Verdict:
+    def _judge_all_but_spec(self, obj: Object) -> Validation:
         """What is wrong with a new pod whose spec is known to be valid."""
         spec = obj.pop("spec")
         found = self.decoded(obj)
@@ -58,7 +58,7 @@ class _Pods(Served):
         errors = [*found.errors]
         if not found.malformed:
             errors += pod_annotations(found.obj)
-        return Verdict(found.obj, found.malformed, errors, found.unknown)
+        return Validation(found.obj, found.malformed, errors, found.unknown)
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
         """An older one may run although it would be refused today."""
@@ -293,7 +293,7 @@ SERVED = _Pods(
         "binding": Subresource("Binding", ("create",)),
         "eviction": Subresource("Eviction", ("create",), api=("policy", "v1")),
     },
-    printed=(
+    printer_columns=(
         NAME,
         Column("Ready", _ready),
         Column("Status", _status),

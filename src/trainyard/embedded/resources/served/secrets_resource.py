@@ -52,7 +52,7 @@ def _fold_string_data(secret: Object) -> None:
 SERVED = _Secrets(
     SECRETS,
     order=60,
-    printed=(
+    printer_columns=(
         NAME,
         Column("Type", at("type", _OPAQUE)),
         Column("Data", lambda obj: len(obj.get("data") or ()), type="integer"),

@@ -14,7 +14,7 @@ SERVED = Served(
     definition="ServiceAccount",
     returns_deleted=True,
     short_names=("sa",),
-    printed=(
+    printer_columns=(
         NAME,
         Column("Secrets", lambda obj: len(obj.get("secrets") or ()), type="integer"),
         AGE,

@@ -202,7 +202,7 @@ SERVED = _Services(
     short_names=("svc",),
     categories=("all",),
     status=True,
-    printed=(
+    printer_columns=(
         NAME,
         Column("Type", at("spec.type", "ClusterIP")),
         Column("Cluster-IP", at("spec.clusterIP")),

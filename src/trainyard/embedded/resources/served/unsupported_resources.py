@@ -31,13 +31,15 @@ _OF_THE_CLUSTER = (
 )
 
 
-def _absent(group: str, version: str, plural: str, kind: str, short: str, instead: str) -> Served:
+def _absent(
+    group: str, version: str, plural: str, kind: str, short: str, alternative: str
+) -> Served:
     return Served(
         Resource(group, version, plural, kind, namespaced=kind not in _OF_THE_CLUSTER),
         order=2000,
         short_names=(short,) if short else (),
         verbs=READ_VERBS,
-        instead=instead,
+        alternative=alternative,
     )
 
 
@@ -69,4 +71,4 @@ _ABSENT = (
 def served(extension: Extension) -> Iterator[Served]:
     """All of them, with the alternatives that an extension knows."""
     for row in _ABSENT:
-        yield replace(row, instead=extension.alternatives.get(row.name, row.instead))
+        yield replace(row, alternative=extension.alternatives.get(row.name, row.alternative))
