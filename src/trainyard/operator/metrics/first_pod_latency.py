@@ -1,4 +1,4 @@
-"""Jobs that have no pod yet, of which it is to be told how long that took."""
+"""Remembers since when jobs wait for their first pod, for a histogram of that time."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ MAX_JOBS = 10_000
 
 
 class FirstPodLatency:
-    """When they were created; the oldest are forgotten where they are too many."""
+    """Creation times of jobs without a pod; beyond `MAX_JOBS`, the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._since: OrderedDict[str, datetime] = OrderedDict()
 
-    def put(self, job: JobRecord) -> None:
-        """It is to have a pod."""
+    def start(self, job: JobRecord) -> None:
+        """The job was accepted and has no pod yet."""
         since = parse(job.raw["metadata"].get("creationTimestamp"))
         if since is not None:
             self._since[job.uid] = since
             if len(self._since) > MAX_JOBS:
                 self._since.popitem(last=False)
 
-    def take(self, job: JobRecord) -> datetime | None:
-        """It has a pod; since when that was awaited, if it was."""
+    def finish(self, job: JobRecord) -> datetime | None:
+        """The job has a pod; returns when it was created, if it was waiting for its first."""
         return self._since.pop(job.uid, None)

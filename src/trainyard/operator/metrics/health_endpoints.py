@@ -1,4 +1,4 @@
-"""What an operator process serves over HTTP: its health, whether it is ready, and its metrics."""
+"""The HTTP endpoints of an operator process: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from trainyard.operator.metrics.operator_metrics import OperatorMetrics
 log = logging.getLogger(__name__)
 
 Readiness = Callable[[], tuple[bool, str]]
-"""Whether it is ready, and what to say about it."""
+"""Returns whether the process is ready, and the text to answer with."""
 
 
 class HealthEndpoints:
-    """`/healthz`, `/readyz` and `/metrics`; `port` 0 becomes a free one once they are served."""
+    """`/healthz`, `/readyz` and `/metrics`; `port` 0 is replaced by a free one when served."""
 
     def __init__(
         self, host: str, port: int, readiness: Readiness, metrics: OperatorMetrics | None
     ) -> None:
-        """`metrics` None: they are told elsewhere."""
+        """`metrics` None: they are served on the secure port only."""
         self._host = host
         self.port = port
         self._readiness = readiness
@@ -62,6 +62,6 @@ class HealthEndpoints:
 
 
 def metrics_response(metrics: OperatorMetrics, request: web.Request) -> web.Response:
-    """The metrics, in the format that is asked for."""
+    """The metrics, in the format that the Accept header asks for."""
     body, content_type = metrics.expose(request.headers.get("Accept", ""))
     return web.Response(body=body, headers={"Content-Type": content_type})

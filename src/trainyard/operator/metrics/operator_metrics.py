@@ -1,16 +1,15 @@
-"""What an operator counts, in the conventions of Prometheus.
+"""Counters and histograms of an operator, in the conventions of Prometheus.
 
 https://prometheus.io/docs/practices/naming/ and, for requests and the queue, what client-go and
-controller-runtime count. Series are bounded: no UID is a label, jobs are told by their numbers,
-and what others may write (reasons) is one of a list. Counters know no namespace, since namespaces
-come and go and counters stay; gauges do, as they are read from the cache when somebody asks. It is
-`job_namespace`: `namespace` is that of the operator, which whoever scrapes it adds.
+controller-runtime count. Series must be bounded: no UID is a label, and reasons that others may
+write are one of a list. Counters have no label for the namespace, since namespaces come and go and
+counters stay; gauges (`gauges/`) do, as they are computed at each scrape. It is called
+`job_namespace`, because scrapers add `namespace`, which is that of the operator.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter as Tally
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -21,15 +20,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from trainyard.kinds.shared.goodput.goodput_parts import seconds_by_part
-from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
 from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request
 from trainyard.lifecycle.actions import Plan
-from trainyard.lifecycle.ledger import COMPLETED
-from trainyard.lifecycle.outcomes import DISRUPTIONS, VANISHED
-from trainyard.operator.metrics import job_progress_metrics
 from trainyard.operator.metrics.first_pod_latency import FirstPodLatency
+from trainyard.operator.metrics.gauges import MetricsSnapshot, collect_gauges
 from trainyard.operator.metrics.instrumentation import Instrumentation
+from trainyard.operator.metrics.label_values import END_REASONS, RESTART_REASONS, known_or_other
 from trainyard.operator.metrics.status_transitions import JobEnd, status_transitions
 from trainyard.operator.reconcile.controller import Controller
 from trainyard.operator.reconcile.job_records import JobKey, JobRecord
@@ -38,36 +35,47 @@ from trainyard.version import VERSION
 
 log = logging.getLogger(__name__)
 
-_QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_STARTS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
-_LIVES = (10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0, 604800.0)
+_SHORT_BUCKETS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
+_START_BUCKETS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
+_LIFETIME_BUCKETS = (
+    10.0,
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+    14400.0,
+    43200.0,
+    86400.0,
+    259200.0,
+    604800.0,
+)
 
-# https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
-_DISRUPTED = (
-    *("PreemptionByScheduler", "DeletionByTaintManager", "EvictionByEvictionAPI"),
-    *("DeletionByPodGC", "TerminationByKubelet"),
-)
-RESTART_REASONS = frozenset(
-    {
-        *("Error", "OOMKilled", "ContainerCannotRun", "StartError", "DeadlineExceeded"),
-        *("Deleted", "MaxDuration", "MembersChanged", COMPLETED),
-        *(*DISRUPTIONS, *VANISHED, *_DISRUPTED),
-    }
-)
-"""Kubelets and whoever else may write a pod's status have others, which are told as Other."""
-_END_REASONS = frozenset(ConditionReason)
-OTHER = "Other"
 NO_ANSWER = "<error>"
 """The code of a request without an answer, as client-go has it."""
 
 FindController = Callable[[], Controller | None]
-"""The controller at work, or None on a standby."""
+"""Returns the working controller, or None on a standby."""
 ListProblems = Callable[[], list[str]]
-"""What `/readyz` says is out of reach."""
+"""Returns the problems that `/readyz` lists."""
 
 
 class OperatorMetrics(Instrumentation):
-    """Counts and logs what controllers of this process tell, one after the other."""
+    """Counts and logs what the controller of this process does."""
 
     def __init__(
         self,
@@ -77,23 +85,23 @@ class OperatorMetrics(Instrumentation):
         *,
         has_job_series: bool = False,
     ) -> None:
-        """`has_job_series`: a series for each job, by its name."""
+        """`has_job_series`: each job has series of its own, by its name."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._now = now
-        self._awaited = FirstPodLatency()
+        self._first_pod_latency = FirstPodLatency()
         self.registry = registry = CollectorRegistry()
-        self._count_jobs(registry)
-        self._count_work(registry)
-        self._count_requests(registry)
+        self._register_job_metrics(registry)
+        self._register_reconcile_metrics(registry)
+        self._register_request_metrics(registry)
         name, text = "trainyard_build_info", "Which trainyard it is."
         about = Gauge(name, text, ["version"], registry=registry)
         about.labels(VERSION).set(1.0)
-        registry.register(_State(controller, problems, now, has_job_series))
+        registry.register(_StateCollector(controller, problems, now, has_job_series))
         prometheus_client.ProcessCollector(registry=registry)
         prometheus_client.PlatformCollector(registry=registry)
         prometheus_client.GCCollector(registry=registry)
 
-    def _count_jobs(self, registry: CollectorRegistry) -> None:
+    def _register_job_metrics(self, registry: CollectorRegistry) -> None:
         self._created = Counter(
             "trainyard_jobs_created",
             "Jobs that were seen for the first time.",
@@ -122,25 +130,25 @@ class OperatorMetrics(Instrumentation):
             "trainyard_job_first_pod_seconds",
             "Time from a job's creationTimestamp, in whole seconds, to its first pod.",
             ["job_kind"],
-            buckets=_STARTS,
+            buckets=_START_BUCKETS,
             registry=registry,
         )
         self._start = Histogram(
             "trainyard_job_start_seconds",
             "Time from a job's creationTimestamp, in whole seconds, to when all its replicas ran.",
             ["job_kind"],
-            buckets=_STARTS,
+            buckets=_START_BUCKETS,
             registry=registry,
         )
         self._life = Histogram(
             "trainyard_job_duration_seconds",
             "Time from when a job started to its end.",
             ["job_kind", "outcome"],
-            buckets=_LIVES,
+            buckets=_LIFETIME_BUCKETS,
             registry=registry,
         )
 
-    def _count_work(self, registry: CollectorRegistry) -> None:
+    def _register_reconcile_metrics(self, registry: CollectorRegistry) -> None:
         self._passes = Counter(
             "trainyard_passes",
             "Passes over jobs, by how they ended.",
@@ -151,13 +159,13 @@ class OperatorMetrics(Instrumentation):
             "trainyard_pass_seconds",
             "Time that a pass took, requests included.",
             ["job_kind"],
-            buckets=_QUICK,
+            buckets=_SHORT_BUCKETS,
             registry=registry,
         )
         self._wait = Histogram(
             "trainyard_queue_wait_seconds",
             "Time that a job that was due waited for its pass.",
-            buckets=_QUICK,
+            buckets=_SHORT_BUCKETS,
             registry=registry,
         )
         self._watches = Counter(
@@ -181,7 +189,7 @@ class OperatorMetrics(Instrumentation):
             registry=registry,
         )
 
-    def _count_requests(self, registry: CollectorRegistry) -> None:
+    def _register_request_metrics(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
             "trainyard_api_requests",
             "Requests to the API server, repetitions included, by how they were answered.",
@@ -192,7 +200,7 @@ class OperatorMetrics(Instrumentation):
             "trainyard_api_request_seconds",
             "Time until the API server had answered; of a watch, until it had begun to.",
             ["verb"],
-            buckets=_QUICK,
+            buckets=_SHORT_BUCKETS,
             registry=registry,
         )
 
@@ -201,10 +209,8 @@ class OperatorMetrics(Instrumentation):
         encoder, content_type = choose_encoder(accept)
         return encoder(self.registry), content_type
 
-    # What is told.
-
     def requested(self, request: Request, status: int, seconds: float) -> None:
-        """A request was answered; `status` 0: it was not."""
+        """Count a request to the API server; `status` is 0 where it got no answer."""
         verb, resource = verb_and_resource(request)
         self._requests.labels(verb, resource, str(status) if status else NO_ANSWER).inc()
         self._request.labels(verb).observe(seconds)
@@ -217,7 +223,7 @@ class OperatorMetrics(Instrumentation):
         self._wait.observe(seconds)
 
     def reported(self, code: int) -> None:
-        """A report of a pod was answered."""
+        """Count a report of a pod, by the HTTP status of the answer."""
         self._reports.labels(str(code)).inc()
 
     def watch_ended(self, resource: Resource, why: str) -> None:
@@ -227,7 +233,7 @@ class OperatorMetrics(Instrumentation):
         self._events.labels(why).inc()
 
     def object_created(self, job: JobRecord, resource: Resource) -> None:
-        since = self._awaited.take(job) if resource == PODS else None
+        since = self._first_pod_latency.finish(job) if resource == PODS else None
         if since is not None:
             seconds = (self._now() - since).total_seconds()
             self._first_pod.labels(job.kind.kind).observe(max(0.0, seconds))
@@ -237,42 +243,40 @@ class OperatorMetrics(Instrumentation):
             return
         kind = after.kind.kind
         since = parse(after.raw["metadata"].get("creationTimestamp"))
-        new = status_transitions(since, before.status or {}, after.status or {}, self._now())
-        if new.is_new:
+        transitions = status_transitions(
+            since, before.status or {}, after.status or {}, self._now()
+        )
+        if transitions.is_new:
             log.info("created")
             self._created.labels(kind).inc()
-            if new.end is None and not (after.status or {}).get("replicas"):
-                self._awaited.put(after)
+            if transitions.end is None and not (after.status or {}).get("replicas"):
+                self._first_pod_latency.start(after)
         for reason in plan.restarts:
             log.info("restarts: %s", reason)
-            self._restarts.labels(kind, _one_of(RESTART_REASONS, reason)).inc()
-        if new.started_seconds is not None:
-            log.info("runs, %.0f s after it was created", new.started_seconds)
-            self._start.labels(kind).observe(new.started_seconds)
-        if new.end is not None:
-            self._ended(kind, new.end)
+            self._restarts.labels(kind, known_or_other(RESTART_REASONS, reason)).inc()
+        if transitions.started_seconds is not None:
+            log.info("runs, %.0f s after it was created", transitions.started_seconds)
+            self._start.labels(kind).observe(transitions.started_seconds)
+        if transitions.end is not None:
+            self._record_end(kind, transitions.end)
             for part, seconds in seconds_by_part(after.status):
                 self._spent.labels(kind, part).inc(seconds)
 
-    def _ended(self, kind: str, end: JobEnd) -> None:
+    def _record_end(self, kind: str, end: JobEnd) -> None:
         log.info("%s%s", end.outcome.lower(), f": {end.message}" if end.message else "")
         outcome = end.outcome.lower()
-        self._finished.labels(kind, outcome, _one_of(_END_REASONS, end.reason)).inc()
+        self._finished.labels(kind, outcome, known_or_other(END_REASONS, end.reason)).inc()
         if end.seconds is not None:
             self._life.labels(kind, outcome).observe(end.seconds)
-
-
-def _one_of(known: frozenset[str] | frozenset[ConditionReason], reason: str) -> str:
-    return reason if not reason or reason in known else OTHER
 
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 def verb_and_resource(request: Request) -> tuple[str, str]:
-    """The verb and the resource of a request, as a Role has them: `update`, `pods/status`.
+    """The verb and resource of a request as a Role names them: `update`, `pods/status`.
 
-    Of what is no resource (`/version`) the resource is "".
+    The resource is "" for other paths, such as `/version`.
     """
     path, _, query = request.path.partition("?")
     parts = path.strip("/").split("/")
@@ -285,112 +289,29 @@ def verb_and_resource(request: Request) -> tuple[str, str]:
     return verb, "/".join((rest[0], *rest[2:3])) if rest else ""
 
 
-class _State(Collector):
-    """What is read from the controller at work when somebody asks, instead of being kept."""
+class _StateCollector(Collector):
+    """Gauges that are read from the working controller at each scrape."""
 
     def __init__(
         self,
-        controller: FindController,
-        problems: ListProblems,
+        find_controller: FindController,
+        list_problems: ListProblems,
         now: Callable[[], datetime],
         has_job_series: bool,
     ) -> None:
-        self._controller, self._problems = controller, problems
-        self._now, self._tells_jobs = now, has_job_series
+        self._find_controller, self._list_problems = find_controller, list_problems
+        self._now, self._has_job_series = now, has_job_series
 
     def collect(self) -> Iterator[Metric]:
-        controller = self._controller()
+        controller = self._find_controller()
         leads = 0.0 if controller is None else 1.0
-        yield _gauge("trainyard_leader", "Whether this process does the work.", leads)
-        yield _gauge(
+        yield GaugeMetricFamily("trainyard_leader", "Whether this process does the work.", leads)
+        yield GaugeMetricFamily(
             "trainyard_problems",
             "Rights, definitions and Leases that are out of reach; /readyz says which.",
-            float(len(self._problems())),
+            float(len(self._list_problems())),
         )
-        if controller is None:
-            return
-        queue = controller.queue
-        yield _gauge("trainyard_queue_depth", "Jobs that are due for a pass.", float(len(queue)))
-        yield _gauge(
-            "trainyard_queue_oldest_seconds",
-            "For how long the job has been due that has waited the longest.",
-            queue.oldest_seconds,
-        )
-        yield from self._jobs(controller)
-
-    def _jobs(self, controller: Controller) -> Iterator[Metric]:
-        numbers: Tally[tuple[str, ...]] = Tally()
-        waiting: Tally[tuple[str, ...]] = Tally()
-        since: dict[tuple[str, ...], datetime] = {}
-        each = GaugeMetricFamily(
-            "trainyard_job_phase",
-            "1 for the phase that each job is in.",
-            labels=["job_kind", "job_name", "job_namespace", "phase"],
-        )
-        for job in _jobs_of(controller):
-            phase, kind = _phase(job), job.kind.kind
-            numbers[kind, job.namespace, phase] += 1
-            each.add_metric([kind, job.name, job.namespace, phase], 1.0)
-            if phase in (Phase.PENDING, Phase.RESUMING):
-                waiting[kind, job.namespace, _trouble(job)] += 1
-                begun = _begun(job)
-                if begun is not None:
-                    since[kind, job.namespace] = min(begun, since.get((kind, job.namespace), begun))
-        yield _family("trainyard_jobs", "Jobs, by the phase they are in.", "phase", numbers)
-        yield _family(
-            "trainyard_jobs_waiting",
-            "Jobs whose replicas do not all run yet, by why if something is wrong.",
-            "reason",
-            waiting,
-        )
-        now = self._now()
-        oldest = GaugeMetricFamily(
-            "trainyard_jobs_waiting_oldest_seconds",
-            "For how long the job's replicas have been awaited that has waited the longest.",
-            labels=["job_kind", "job_namespace"],
-        )
-        for labels, moment in sorted(since.items()):
-            oldest.add_metric(labels, max(0.0, (now - moment).total_seconds()))
-        yield oldest
-        if self._tells_jobs:
-            yield each
-            yield from job_progress_metrics.job_progress_metrics_of(_jobs_of(controller))
-
-
-def _jobs_of(controller: Controller) -> Iterator[JobRecord]:
-    for store in controller.jobs.values():
-        for job in store:
-            if job.kind.is_job and controller.looks_after(job.namespace):
-                yield job
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value)
-
-
-def _family(name: str, text: str, last: str, numbers: Tally[tuple[str, ...]]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=["job_kind", "job_namespace", last])
-    for labels, number in sorted(numbers.items()):
-        family.add_metric(labels, float(number))
-    return family
-
-
-def _phase(job: JobRecord) -> str:
-    phase = str((job.status or {}).get("phase") or Phase.PENDING)
-    return phase if phase in frozenset(Phase) else Phase.UNKNOWN
-
-
-def _begun(job: JobRecord) -> datetime | None:
-    """When the attempt under way was begun."""
-    for attempt in reversed((job.status or {}).get("attempts") or ()):
-        return parse(attempt.get("startTime"))
-    return parse(job.raw["metadata"].get("creationTimestamp"))
-
-
-def _trouble(job: JobRecord) -> str:
-    """Why it does not run, as its condition says: "" where nothing is wrong."""
-    for condition in (job.status or {}).get("conditions") or ():
-        if condition.get("type") == ConditionType.RUNNING:
-            reason = str(condition.get("reason", ""))
-            return "" if reason == ConditionReason.NONE else _one_of(_END_REASONS, reason)
-    return ""
+        if controller is not None:
+            yield from collect_gauges(
+                MetricsSnapshot(controller, self._now(), self._has_job_series)
+            )

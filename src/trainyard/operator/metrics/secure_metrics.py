@@ -1,8 +1,8 @@
-"""`/metrics` over TLS, for those only whom the API server allows to read it.
+"""Serves `/metrics` over TLS, to users whom the API server allows to read it.
 
-As its own components do it: whoever asks shows a token, a TokenReview says whose it is, and a
-SubjectAccessReview whether they may `get` the path `/metrics`. Nothing is remembered, so a token or
-a right that is taken away counts at once. Both are asked for by the operator.
+Kubernetes' own components do the same: a TokenReview tells whose token the client has shown, and a
+SubjectAccessReview whether that user may `get` the path `/metrics`. Answers must not be cached, so
+that a revoked token or right counts at once.
 https://kubernetes.io/docs/concepts/cluster-administration/system-metrics/
 """
 
@@ -36,19 +36,19 @@ _ACCESS = Resource(
     "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False
 )
 _AT_ONCE = 2
-"""Whoever reaches the port can have the API server asked; the work on jobs comes first."""
-_LOOK_SECONDS = 10.0
+"""Anybody who reaches the port can cause requests to the API server; jobs come first."""
+_CHECK_SECONDS = 10.0
 _LIFETIME = timedelta(days=3650)
 
 
 class SecureMetrics:
-    """The server; `port` 0 becomes a free one once it serves."""
+    """The server; `port` 0 is replaced by a free one when it serves."""
 
     def __init__(
         self, client: Client, host: str, port: int, folder: Path | None, metrics: OperatorMetrics
     ) -> None:
-        """`folder` has `tls.crt` and `tls.key`, which may change; None: the certificate is made by
-        this process for itself, so that nobody can verify it."""
+        """`folder` has `tls.crt` and `tls.key`, which may change; None: the process issues its own
+        certificate, which nobody can verify."""
         self._client, self._host, self._folder, self._metrics = client, host, folder, metrics
         self.port = port
         self._slots = asyncio.Semaphore(_AT_ONCE)
@@ -59,8 +59,8 @@ class SecureMetrics:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         with TemporaryDirectory() as made:
             if self._folder is None:
-                _make(Path(made))
-            _load(context, self._folder or Path(made))
+                _issue_certificate(Path(made))
+            _load_certificate(context, self._folder or Path(made))
         app = web.Application()
         app.router.add_get(PATH, self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -77,16 +77,16 @@ class SecureMetrics:
                 await runner.cleanup()
 
     async def _renew(self, context: ssl.SSLContext) -> None:
-        """Take a new certificate for the connections that come, when there is one."""
+        """Load a changed certificate, for new connections."""
         folder = self._folder
-        before = _changed_at(folder)
+        before = _modification_time(folder)
         while folder is not None:
-            await asyncio.sleep(_LOOK_SECONDS)
-            if (now := _changed_at(folder)) != before:
+            await asyncio.sleep(_CHECK_SECONDS)
+            if (now := _modification_time(folder)) != before:
                 try:
-                    _load(context, folder)
+                    _load_certificate(context, folder)
                     before = now
-                except TrainyardError as error:  # half of it is written, or worse
+                except TrainyardError as error:  # perhaps only one of the files was written yet
                     log.warning("%s; the one before is kept", error)
 
     async def _answer(self, request: web.Request) -> web.Response:
@@ -95,10 +95,10 @@ class SecureMetrics:
             return _refusal(401, "show a token: Authorization: Bearer ...")
         try:
             async with self._slots:
-                user = await self._whose(token.strip())
+                user = await self._authenticate(token.strip())
                 if user is None:
                     return _refusal(401, "the API server does not know this token")
-                if not await self._may_read(user):
+                if not await self._is_authorized(user):
                     name = user.get("username", "")
                     return _refusal(403, f"{name} may not get {PATH} (nonResourceURLs)")
         except KubeError as error:
@@ -106,11 +106,11 @@ class SecureMetrics:
             return _refusal(503, str(error))
         return metrics_response(self._metrics, request)
 
-    async def _whose(self, token: str) -> dict[str, Any] | None:
+    async def _authenticate(self, token: str) -> dict[str, Any] | None:
         status = await self._review(_TOKENS, {"token": token})
         return status.get("user") or {} if status.get("authenticated") else None
 
-    async def _may_read(self, user: dict[str, Any]) -> bool:
+    async def _is_authorized(self, user: dict[str, Any]) -> bool:
         spec: dict[str, Any] = {"user": user.get("username", "")}
         spec |= {key: user[key] for key in ("uid", "groups", "extra") if key in user}
         spec["nonResourceAttributes"] = {"path": PATH, "verb": "get"}
@@ -126,14 +126,14 @@ def _refusal(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=text, headers=headers)
 
 
-def _changed_at(folder: Path | None) -> float:
+def _modification_time(folder: Path | None) -> float:
     try:
         return (folder / "tls.crt").stat().st_mtime if folder else 0.0
     except OSError:
         return 0.0
 
 
-def _load(context: ssl.SSLContext, folder: Path) -> None:
+def _load_certificate(context: ssl.SSLContext, folder: Path) -> None:
     try:
         context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     except (OSError, ssl.SSLError) as error:
@@ -143,7 +143,7 @@ def _load(context: ssl.SSLContext, folder: Path) -> None:
         ) from error
 
 
-def _make(folder: Path) -> None:
+def _issue_certificate(folder: Path) -> None:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

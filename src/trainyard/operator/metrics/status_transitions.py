@@ -1,4 +1,4 @@
-"""What of a job's life a change of its status tells: its beginning, its start, its end."""
+"""Which transitions a change of a job's status shows: accepted, started, ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainyard.schema.times import parse
 
 
 class JobEnd(NamedTuple):
-    """How a job ended. `seconds`: since it started; None of one that never did."""
+    """How a job ended; `seconds` since it started, or None if it never did."""
 
     outcome: str
     reason: str
@@ -21,20 +21,20 @@ class JobEnd(NamedTuple):
 
 
 class StatusTransitions(NamedTuple):
-    """What is new in a status."""
+    """The transitions between two statuses of a job."""
 
     is_new: bool = False
-    """The job was seen for the first time."""
+    """The job has its first status."""
     started_seconds: float | None = None
-    """All replicas run for the first time, so long after the job was created. Not told of a job
-    that was ever paused, which waited for somebody and not for the cluster."""
+    """Seconds from the job's creation until all replicas ran for the first time. None for a job
+    that was ever paused: it waited for a user and not for the cluster."""
     end: JobEnd | None = None
 
 
 def status_transitions(
     created: datetime | None, before: Mapping[str, Any], after: Mapping[str, Any], now: datetime
 ) -> StatusTransitions:
-    """What `after` tells that `before`, the status that it replaces, did not."""
+    """Compare `after` with `before`, the status that it replaces."""
     end = None
     if final_phase(after) and not final_phase(before):
         end = _end(after, now)
@@ -50,7 +50,7 @@ def _started(
     if _condition(after, ConditionType.PAUSED):
         return None
     runs = _condition(after, ConditionType.RUNNING).get("status") == "True"
-    if not runs and final_phase(after) != Phase.SUCCEEDED:  # it failed before all of it ran
+    if not runs and final_phase(after) != Phase.SUCCEEDED:  # it failed before all replicas ran
         return None
     return max(0.0, (started - created).total_seconds())
 
@@ -60,8 +60,10 @@ def _end(status: Mapping[str, Any], now: datetime) -> JobEnd:
     ended = parse(status.get("completionTime")) or now
     seconds = None if started is None else max(0.0, (ended - started).total_seconds())
     phase = final_phase(status)
-    told = _condition(status, ConditionType.FAILED) if phase == Phase.FAILED else {}
-    return JobEnd(phase, str(told.get("reason", "")), str(told.get("message", "")), seconds)
+    condition = _condition(status, ConditionType.FAILED) if phase == Phase.FAILED else {}
+    return JobEnd(
+        phase, str(condition.get("reason", "")), str(condition.get("message", "")), seconds
+    )
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

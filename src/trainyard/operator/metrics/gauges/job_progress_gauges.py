@@ -1,13 +1,13 @@
-"""Series of `/metrics` about how far jobs are, by the name of each: only where that is asked for
-(`--job-metrics`, decision 191)."""
+"""The progress of each job, by its name; only with `--job-metrics` (decision 191)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from trainyard.operator.metrics.gauges import MetricsSnapshot
 from trainyard.operator.reconcile.job_records import JobRecord
 
 _SERIES = (
@@ -23,14 +23,16 @@ _SERIES = (
 )
 
 
-def job_progress_metrics_of(jobs: Iterable[JobRecord]) -> Iterator[Metric]:
-    """One family for each, without what a job does not report."""
-    told = [(job, _progress(job)) for job in jobs]
+def collect(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    """One family for each number that jobs report."""
+    if not snapshot.has_job_series:
+        return
+    reported = [(job, _progress(job)) for job in snapshot.jobs()]
     for name, text, field, factor in _SERIES:
         family = GaugeMetricFamily(
             f"trainyard_job_{name}", text, labels=["job_kind", "job_name", "job_namespace"]
         )
-        for job, progress in told:
+        for job, progress in reported:
             value = progress.get(field)
             if isinstance(value, int | float):
                 family.add_metric([job.kind.kind, job.name, job.namespace], value * factor)
