@@ -76,7 +76,7 @@ async def test_who_still_writes_when_the_command_has_ended_reads_how_it_did(
     session: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else an error of the write may hide it: "the connection broke off", once in a hundred."""
-    monkeypatch.setattr(exec_streams, "_LEAVE_SECONDS", 120.0)
+    monkeypatch.setattr(exec_streams, "_CLIENT_CLOSE_SECONDS", 120.0)
     query = "command=sh&command=-c&command=exit+4&stdin=true&stdout=true"
     head = (
         f"GET {POD.removeprefix('http://x')}/exec?{query} HTTP/1.1\r\nHost: x\r\n"

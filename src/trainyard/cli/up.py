@@ -232,7 +232,7 @@ def _redirect(paths: Paths) -> None:
 
 def _damage(cluster: Cluster) -> list[bytes]:
     """A line for each stored object that the cluster cannot read."""
-    told = [str(damaged) for damaged in cluster.registry.damaged]
+    told = [str(corrupt) for corrupt in cluster.registry.corrupt_objects]
     if len(told) > _TOLD:
         told[_TOLD:] = [f"{len(told) - _TOLD} more objects"]
     return [f"{text[:_MOST_LETTERS]}; see trainyard doctor".encode() for text in told]

@@ -63,7 +63,7 @@ class Registry:
         self._objects: dict[str, dict[tuple[str, str], Entry]] = {
             row.name: {} for row in resources if not row.view_of
         }
-        self._damaged: dict[Key, CorruptObject] = {}
+        self._corrupt: dict[Key, CorruptObject] = {}
         revision = max(1, self._load(store) if store is not None else 0)
         self._committer = Committer(store, self._publish, revision)
         self._journal = Journal(revision, journal_bytes)
@@ -74,7 +74,7 @@ class Registry:
         revision = store.revision()
         for found in read_rows(store.rows(), self.resources):
             if isinstance(found, CorruptObject):
-                self._damaged[Key(*found[:3])] = found
+                self._corrupt[Key(*found[:3])] = found
                 continue
             resource, place, entry = found
             self._objects[resource][place] = entry
@@ -84,9 +84,9 @@ class Registry:
         return revision
 
     @property
-    def damaged(self) -> Sequence[CorruptObject]:
+    def corrupt_objects(self) -> Sequence[CorruptObject]:
         """Stored objects that cannot be read: not listed, not watched, but they can be deleted."""
-        return tuple(self._damaged.values())
+        return tuple(self._corrupt.values())
 
     # Reading.
 
@@ -103,10 +103,10 @@ class Registry:
         entry = self._table(resource).get((namespace, name))
         if entry is not None:
             return entry
-        damaged = self._damaged.get(Key(resource, namespace, name))
-        if damaged is None or damaged.stub is None:
+        corrupt = self._corrupt.get(Key(resource, namespace, name))
+        if corrupt is None or corrupt.stub is None:
             raise not_found(resource, name)
-        return Entry(damaged.stub, orjson.dumps(damaged.stub), 1)
+        return Entry(corrupt.stub, orjson.dumps(corrupt.stub), 1)
 
     def json_of(self, resource: str, obj: Object) -> bytes | None:
         """The JSON of an object that was stored just now; None where it is not stored so."""
@@ -193,7 +193,7 @@ class Registry:
 
     async def remove_corrupt(self, resource: str, namespace: str, name: str) -> None:
         """Delete the object of a name if it is corrupt."""
-        if Key(resource, namespace, name) in self._damaged:
+        if Key(resource, namespace, name) in self._corrupt:
             await self.delete(resource, namespace, name)
 
     async def create(
@@ -202,7 +202,7 @@ class Registry:
         """Store a new object (taken over, do not touch it again); returns it completed."""
         served = self._served(resource)
         key = object_metadata.complete(served, obj)
-        if self._current(key) is not None or key in self._damaged:
+        if self._current(key) is not None or key in self._corrupt:
             raise already_exists(resource, key.name)
         self._check_namespace(key)
         present = partial(self._latest_objects, resource)
@@ -268,11 +268,11 @@ class Registry:
         """
         served = self._served(resource)
         key = Key(resource, namespace, name)
-        if (damaged := self._damaged.get(key)) is not None and damaged.stub is not None:
-            object_metadata.check_preconditions(key, how.uid, how.resource_version, damaged.stub)
+        if (corrupt := self._corrupt.get(key)) is not None and corrupt.stub is not None:
+            object_metadata.check_preconditions(key, how.uid, how.resource_version, corrupt.stub)
             if how.dry_run:
-                return damaged.stub
-            return await self._write(key, "DELETED", dict(damaged.stub), None)
+                return corrupt.stub
+            return await self._write(key, "DELETED", dict(corrupt.stub), None)
         current = self._present(key)
         old = current.object
         object_metadata.check_preconditions(key, how.uid, how.resource_version, old)
@@ -309,8 +309,8 @@ class Registry:
         current = self._current(key)
         if current is not None:
             return current
-        if (damaged := self._damaged.get(key)) is not None:
-            why = f"what is stored of it cannot be read ({damaged.problem}); delete it"
+        if (corrupt := self._corrupt.get(key)) is not None:
+            why = f"what is stored of it cannot be read ({corrupt.problem}); delete it"
             raise conflict(key.resource, key.name, why)
         raise not_found(key.resource, key.name)
 
@@ -360,7 +360,7 @@ class Registry:
             place = (change.key.namespace, change.key.name)
             if change.entry is None:
                 table.pop(place, None)
-                self._damaged.pop(change.key, None)
+                self._corrupt.pop(change.key, None)
             else:
                 table[place] = change.entry
             final = change.final

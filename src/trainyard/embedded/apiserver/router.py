@@ -137,7 +137,7 @@ class Router:
     def _problems(self) -> Mapping[str, Any]:
         """What `trainyard doctor` reports about a running cluster."""
         return {
-            "damaged": [damaged.as_json() for damaged in self._registry.damaged],
+            "damaged": [corrupt.as_json() for corrupt in self._registry.corrupt_objects],
             **self._supervisor.facts,
             "failing": [finding.as_json() for finding in self._supervisor],
         }

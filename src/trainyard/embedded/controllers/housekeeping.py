@@ -107,9 +107,9 @@ class Housekeeping:
             for obj in self._registry.list(row.name, namespace)
         ]
         contents += [
-            (damaged.resource, damaged.stub)
-            for damaged in self._registry.damaged
-            if damaged.namespace == namespace and damaged.stub is not None
+            (corrupt.resource, corrupt.stub)
+            for corrupt in self._registry.corrupt_objects
+            if corrupt.namespace == namespace and corrupt.stub is not None
         ]
         if contents:
             await asyncio.gather(

@@ -93,7 +93,10 @@ def poisoned(tmp_path: Path) -> Path:
 
 async def test_every_one_is_named_with_its_problem_and_none_is_listed(poisoned: Path) -> None:
     registry = Registry(Store(poisoned), resources=RESOURCES)
-    found = {(each.resource, each.namespace, each.name): each.problem for each in registry.damaged}
+    found = {
+        (each.resource, each.namespace, each.name): each.problem
+        for each in registry.corrupt_objects
+    }
     assert found.keys() == {entry[:3] for entry in POISON}
     for *place, _, problem in POISON:
         assert problem in found[tuple(place)]
@@ -148,7 +151,7 @@ async def test_one_is_shown_by_name_cannot_be_changed_and_can_be_deleted(poisone
     await registry.create("pods", {"metadata": {"name": "owners"}, "spec": CONTAINERS})
     await registry.close()
     again = Registry(Store(poisoned), resources=RESOURCES)
-    assert [each.name for each in again.damaged] == ["w"]
+    assert [each.name for each in again.corrupt_objects] == ["w"]
     assert [pod["metadata"]["name"] for pod in again.list("pods")] == ["good", "owners"]
     await again.close()
 
@@ -169,6 +172,6 @@ async def test_a_namespace_takes_its_damaged_objects_along(tmp_path: Path) -> No
         async for event in registry.subscribe("namespaces"):
             if (event.type, event.object["metadata"]["name"]) == ("DELETED", "team"):
                 break
-    assert registry.damaged == ()
+    assert registry.corrupt_objects == ()
     await registry.close()
     housekeeping.cancel()
