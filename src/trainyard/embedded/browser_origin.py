@@ -1,4 +1,4 @@
-"""Pages of other sites have no business here, whatever name they reach this machine by.
+"""Refuses requests that a browser sends for pages of other sites.
 
 A site can let its own name lead to 127.0.0.1 (DNS rebinding), and its pages then speak to whatever
 listens there, as the user whose browser it is. What gives them away is that name (decision 84).
@@ -13,7 +13,7 @@ _OURS = ("localhost", "127.0.0.1", "::1")
 
 
 def page_problem(headers: Mapping[str, str]) -> str:
-    """Why what a browser sends is refused; "" where the page is of this machine."""
+    """Why a browser's request is refused; "" if its page comes from this machine."""
     origin = headers.get("origin", "")
     if origin and _host(origin) not in _OURS:
         return "the page that asks is of another site"

@@ -96,7 +96,7 @@ class ClusterSettings:
     """Certificates that are known to be good; None: look for them or make them."""
 
     def as_json(self) -> dict[str, Any]:
-        """What a user may have chosen, as JSON."""
+        """The settings that a user may have chosen, as JSON for the cluster's record."""
         return {
             "volumes": dict(self.volumes),
             "images": [list(pair) for pair in self.images],
@@ -200,7 +200,7 @@ def _store(paths: Paths) -> Store:
 def _services(
     registry: Registry, agent: NodeAgent, scheduling: SchedulerSettings, supervisor: Supervisor
 ) -> dict[str, Callable[[], Awaitable[None]]]:
-    """What runs for as long as the cluster does, by name; each can be started again."""
+    """The services of a cluster, by name; each can be restarted."""
     services: dict[str, Callable[[], Awaitable[None]]] = {
         "scheduler": lambda: Scheduler(registry, scheduling, supervisor).run(),
         "node agent": agent.run,

@@ -1,8 +1,7 @@
-"""Stored objects that cannot be read: which, why, and what is shown in their place.
+"""Stored objects that cannot be read: which, why, and the stub that stands for each.
 
-They were stored by an older trainyard, or by hand. Nobody lists or watches them, so no loop can
-stumble over them; they are shown by name only, as a stub that says what is wrong, and can be
-deleted (decision 82).
+An older trainyard or a user stored them. They are not listed or watched, so no loop fails on them;
+a get by name returns a stub that says what is wrong, and they can be deleted (decision 82).
 """
 
 from __future__ import annotations

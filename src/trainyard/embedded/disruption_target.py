@@ -1,4 +1,4 @@
-"""The condition by which a pod tells who takes it away, before it goes.
+"""The condition DisruptionTarget, which says on a pod why it is about to be deleted.
 
 https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 """
@@ -12,7 +12,7 @@ _TYPE = "DisruptionTarget"
 
 
 def with_disruption_target(pod: Object, reason: str, message: str) -> Object:
-    """`pod` with that condition in its status; one that it has keeps the time since when."""
+    """`pod` with the condition in its status; an existing one keeps its lastTransitionTime."""
     conditions = pod.get("status", {}).get("conditions") or ()
     had: Object = next((each for each in conditions if each["type"] == _TYPE), {})
     since = had.get("lastTransitionTime") if had.get("status") == "True" else None

@@ -1,6 +1,6 @@
-"""What is wrong here, and what to do: every check is a function, and `CHECKS` lists them.
+"""The checks of `trainyard doctor`: every check is a function, and `CHECKS` lists them.
 
-A check looks at one thing and yields what it found; it neither prints nor changes anything.
+A check looks at one thing and yields findings; it neither prints nor changes anything.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ CHECKS: tuple[Callable[[DoctorContext], Iterator[Finding]], ...] = (
 
 
 def run_checks(context: DoctorContext) -> Iterator[Finding]:
-    """What all checks find; one that fails itself holds up no other."""
+    """The findings of all checks; a check that raises becomes a finding itself."""
     for check in CHECKS:
         try:
             yield from check(context)

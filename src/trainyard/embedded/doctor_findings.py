@@ -1,4 +1,4 @@
-"""What `trainyard doctor` looks at, and what a check of it finds."""
+"""Input and output of the checks of `trainyard doctor`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Python(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found; `fix` says what to do where it is not ok."""
+    """The result of a check; `fix` says what to do if it is not ok."""
 
     check: str
     state: FindingState
@@ -43,21 +43,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """What is looked at: a state folder, and the cluster in it if one is up."""
+    """What the checks look at: a state folder, and the cluster in it if one is up."""
 
     paths: Paths
     extension: Extension
     """What clusters are composed with here."""
     cluster: RunningCluster | None = None
     debug_report: Mapping[str, Any] = field(default_factory=dict)
-    """What the cluster says of itself (`/debug/findings`)."""
+    """The cluster's answer at `/debug/findings`."""
     folder_problem: str = ""
     """Why there is no state folder; `paths` is then of none."""
     no_answer_reason: str = ""
-    """Why it says nothing."""
+    """Why the cluster does not answer; "" if it does."""
     python: Python = field(default_factory=Python)
 
     @property
     def is_tenant(self) -> bool:
-        """Who asks uses a cluster of somebody else, and does not see what is kept of it."""
+        """The caller uses another user's cluster and cannot see its files."""
         return self.cluster is not None and not self.cluster.is_ours

@@ -1,4 +1,4 @@
-"""What the API server asks of the node that runs a pod: its logs, a command in it, its ports.
+"""The node's side of logs, exec, attach, port-forward and metrics, as the API server calls it.
 
 The node agent implements it; the API server and the composition of the cluster only see this.
 """

@@ -1,4 +1,4 @@
-"""What this machine can and cannot do for a cluster: checks of `trainyard doctor`."""
+"""Checks of `trainyard doctor` about the machine: isolation, network, GPUs, programs, limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _SWITCHES = {
 
 
 def hardware(context: DoctorContext) -> Iterator[Finding]:
-    """CPUs and memory: for the record."""
+    """CPUs, memory and system, for the record."""
     cpus = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
     system = f"{platform.system()} {platform.release()}, {platform.machine()}"
@@ -51,7 +51,7 @@ def hardware(context: DoctorContext) -> Iterator[Finding]:
 
 
 def isolation(context: DoctorContext) -> Iterator[Finding]:
-    """What keeps pods apart: of the cluster that is up, else of one that would be started."""
+    """Isolation of pods in the running cluster, else in one that would be started."""
     if context.cluster is not None:
         mode, reason = context.cluster.isolation, context.debug_report.get("isolationReason", "")
     else:
@@ -75,7 +75,7 @@ def network(context: DoctorContext) -> Iterator[Finding]:
         context.debug_report.get("networkReason", ""),
     )
     if context.cluster is None:
-        with suppress(ShimFailed, OSError):  # of which another check tells
+        with suppress(ShimFailed, OSError):  # another check reports it
             possible = _probe_isolation()
             wanted = "machine" if possible.isolation == "plain" else "open"
             reason = possible.network_reason
@@ -94,7 +94,7 @@ class _ProbedIsolation(NamedTuple):
 
 @cache
 def _probe_isolation() -> _ProbedIsolation:
-    """Asked of a shim, which tries it."""
+    """Start a shim for a moment and ask what it can do here."""
     with tempfile.TemporaryDirectory(prefix="trainyard-doctor-") as folder:
         shim = start_shim(folder, die_with_parent=True)
         try:
@@ -110,7 +110,7 @@ def _isolation_mode(context: DoctorContext) -> str:
         return context.cluster.isolation
     try:
         return _probe_isolation().isolation
-    except (ShimFailed, OSError):  # of which another check tells
+    except (ShimFailed, OSError):  # another check reports it
         return "plain"
 
 
@@ -235,7 +235,7 @@ def shared_memory(context: DoctorContext) -> Iterator[Finding]:
 
 
 def kubectl(context: DoctorContext) -> Iterator[Finding]:
-    """For those who want to see the API itself; no part of trainyard needs it."""
+    """kubectl is optional: no part of trainyard needs it."""
     path = shutil.which("kubectl")
     if path is None:
         yield Finding(

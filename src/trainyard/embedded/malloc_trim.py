@@ -1,10 +1,10 @@
-"""Giving memory back that the C library keeps once it was used."""
+"""Returns freed memory that the C library keeps to the system."""
 
 from __future__ import annotations
 
 
 def trim_malloc() -> None:
-    """Return what is free to the system; does nothing where the C library cannot.
+    """Return free memory to the system; does nothing if the C library cannot.
 
     glibc keeps what lies below the last block in use: after some hundred connections with large
     bodies that was ten times of what the process needs (measured).

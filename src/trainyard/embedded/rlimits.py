@@ -1,4 +1,4 @@
-"""What the system lets this user have: open files and processes, and how to have more.
+"""Limits of open files and processes (RLIMIT_*): what is left, and how to raise them.
 
 Imports nothing heavy, since it is asked before the shim is started.
 """

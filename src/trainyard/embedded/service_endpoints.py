@@ -1,4 +1,4 @@
-"""What stands behind Services: the pods that each selects, as Kubernetes chooses them. Pure.
+"""The endpoints of Services: the pods that each selects, by Kubernetes' rules. Pure.
 
 https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/#conditions
 """
@@ -18,7 +18,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 CONTROLLER_LABEL = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
-"""The label of Endpoints that say what a selector finds."""
+"""The label of Endpoints that the endpoint controller writes."""
 
 
 class Endpoint(NamedTuple):
@@ -29,19 +29,19 @@ class Endpoint(NamedTuple):
     is_ready: bool
     """Connections are sent to it."""
     is_serving: bool
-    """It says that it is ready, whatever becomes of it."""
+    """Its condition Ready is true, even if it is terminating."""
     is_terminating: bool
 
 
 def selected_endpoints(
     service: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]
 ) -> list[Endpoint]:
-    """Of those pods that a Service selects, all that have an address and have not ended."""
+    """The pods that a Service selects, with an address and not ended."""
     return [_endpoint(service, pod) for pod in pods if _is_present(pod) and selects(service, pod)]
 
 
 def routable_endpoints(found: Iterable[Endpoint]) -> list[Endpoint]:
-    """Those that connections go to: the ready ones; where there are none, what still serves while
+    """The endpoints that get connections: the ready ones; if there are none, those that serve while
     it is being stopped."""
     found = list(found)
     ready = [each for each in found if each.is_ready]
@@ -77,7 +77,7 @@ def route_targets(
 def manual_endpoints(
     endpoints: Mapping[str, Any], port: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
-    """Where somebody's own Endpoints say that a port of a Service without a selector leads."""
+    """Addresses and ports in user-written Endpoints for a port of a Service without a selector."""
     for subset in endpoints.get("subsets") or ():
         for each in subset.get("ports") or ():
             if port_key(each) == port_key(port):
@@ -86,7 +86,7 @@ def manual_endpoints(
 
 
 def port_key(port: Mapping[str, Any]) -> tuple[str, str]:
-    """What a port of a Service and one of an Endpoints have in common."""
+    """By which a port of a Service and a port of an Endpoints belong together."""
     return port.get("name") or "", port.get("protocol") or "TCP"
 
 
@@ -100,7 +100,7 @@ def selects(service: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
 
 
 def is_controller_written(endpoints: Mapping[str, Any]) -> bool:
-    """Whether an Endpoints is no user's own."""
+    """Whether the endpoint controller, not a user, wrote an Endpoints."""
     return bool((endpoints["metadata"].get("labels") or {}).items() >= CONTROLLER_LABEL.items())
 
 
@@ -139,8 +139,10 @@ def _is_present(pod: Mapping[str, Any]) -> bool:
 
 
 class EndpointIndex:
-    """Services and pods as events tell of them. What a change touches, and what a Service selects,
-    is found by labels, so that it costs the same however many others there are."""
+    """Services and pods, kept current from events and indexed by label.
+
+    So the cost of a change does not grow with the number of other Services and pods.
+    """
 
     def __init__(self) -> None:
         self.services: dict[Key, Object] = {}
@@ -150,7 +152,7 @@ class EndpointIndex:
         self._pods_by_label: dict[_Label, dict[Key, Object]] = {}
 
     def observe(self, event: Event) -> Iterator[Key]:
-        """Take up a change of a Service or pod; the Services that it may touch."""
+        """Take in a change of a Service or pod; returns the Services that it may affect."""
         metadata = event.object["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if event.resource == "services":
@@ -164,7 +166,7 @@ class EndpointIndex:
         return iter(()) if _visible_state(old) == _visible_state(new) else self._touched(old, new)
 
     def endpoints_of(self, service: Object) -> list[Endpoint]:
-        """As the function, of all pods, by their names."""
+        """The endpoints of a Service among all pods, in the order of their names."""
         pods = [pod for label in _selector_label(service) for pod in self._by_name(label)]
         return selected_endpoints(service, pods)
 
@@ -186,7 +188,7 @@ def _replace_indexed(
     new: Object | None,
     labels_of: Callable[[Object], Iterable[_Label]],
 ) -> None:
-    """Let an object, or nothing, take the place of what is known under its key."""
+    """Replace the object under a key, or remove it, in the dictionary and its label index."""
     if (old := objects.pop(key, None)) is not None:
         for label in labels_of(old):
             del by_label[label][key]
@@ -210,7 +212,7 @@ def _selector_label(service: Object) -> list[_Label]:
 
 
 def _visible_state(pod: Object | None) -> object:
-    """All of a pod that endpoints show."""
+    """Everything about a pod that endpoints depend on."""
     if pod is None:
         return None
     metadata, status = pod["metadata"], pod["status"]

@@ -1,9 +1,9 @@
-"""What is wrong in a running cluster; and how its loops outlive what they fail on.
+"""Keeps the cluster's loops and services running, and remembers what fails.
 
 A loop takes its objects one by one through a `RetryGuard`: a step that fails holds up no other.
-It is told once in the log with its traceback and in a Warning event about the object, is listed
-for `trainyard doctor` for as long as it lasts, and is tried again, later each time. A whole service
-that ends with a defect is started again likewise (decision 81).
+A failure is logged once with its traceback, becomes a Warning event about the object, is listed by
+`trainyard doctor` while it lasts, and is tried again with a growing delay. A service that ends with
+a defect is restarted the same way (decision 81).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _HEALTHY_SECONDS = 600.0
 
 
 class FatalError(TrainyardError):
-    """Without this the cluster is none: its process is to end, and says why."""
+    """An error without which the cluster cannot go on: its process ends and says why."""
 
 
 class Subject(NamedTuple):
-    """Which object; of a whole service, `SERVICE` and its name."""
+    """The object that a failure is about; for a whole service `SERVICE` and its name."""
 
     kind: str
     namespace: str
@@ -43,7 +43,7 @@ class Subject(NamedTuple):
 
     @classmethod
     def from_object(cls, obj: Object) -> Subject:
-        """A stored object's."""
+        """The subject for a stored object."""
         metadata = obj["metadata"]
         return cls(obj.get("kind", ""), metadata.get("namespace", ""), metadata["name"])
 
@@ -72,11 +72,14 @@ class StepFailure:
 
 @dataclass(slots=True)
 class Supervisor:
-    """All that fails at present, of one cluster; `warn(object, reason, message)` tells of it."""
+    """Everything that fails at present in one cluster.
+
+    `warn(object, reason, message)` writes an event about a new failure.
+    """
 
     warn: Callable[[Object, str, str], None] | None = None
     facts: dict[str, str] = field(default_factory=dict)
-    """What else `trainyard doctor` wants to know of the cluster."""
+    """Facts about the cluster that `trainyard doctor` shows."""
     _failing: dict[tuple[str, Subject], StepFailure] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[StepFailure]:
@@ -85,7 +88,7 @@ class Supervisor:
     def record_failure(
         self, loop: str, about: Subject, error: Exception, obj: Object | None = None
     ) -> StepFailure:
-        """Note a failure; it is logged when it is new, and when it has come twice as often."""
+        """Record a failure; logged when it is new, and whenever its count has doubled."""
         problem = f"{type(error).__name__}: {error}"
         found = self._failing.get((loop, about))
         if found is not None and found.problem == problem:
@@ -101,21 +104,21 @@ class Supervisor:
         return found
 
     def record_success(self, loop: str, about: Subject) -> None:
-        """It does not fail any more."""
+        """The step no longer fails."""
         if self._failing:
             self._failing.pop((loop, about), None)
 
     def forget_object(self, obj: Object) -> None:
-        """The object does not exist any more."""
+        """Drop the failures of a deleted object."""
         if self._failing:
             about = Subject.from_object(obj)
             for key in [key for key in self._failing if key[1] == about]:
                 del self._failing[key]
 
     async def keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        """Run a service until it ends by itself; one that fails is started anew, later each time.
+        """Run a service until it returns; one that raises is restarted with a growing delay.
 
-        What is Fatal, or a cancellation, goes through.
+        FatalError and cancellation pass through.
         """
         about = Subject(SERVICE, "", name)
         delay = _FIRST_SECONDS
@@ -141,7 +144,7 @@ def _find_fatal(error: Exception) -> FatalError | None:
 
 
 def _root_cause(error: Exception) -> Exception:
-    """The cause of a task group's end."""
+    """The innermost first exception of an exception group."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -154,7 +157,7 @@ class _Retry(Generic[T]):
 
 
 class RetryGuard(Generic[T]):
-    """One loop's steps, object by object. `T` is what the loop does again where a step failed."""
+    """Runs a loop's steps, one per object. `T` is the work to repeat after a failed step."""
 
     def __init__(self, loop: str, supervisor: Supervisor | None = None) -> None:
         self._loop = loop
@@ -164,9 +167,9 @@ class RetryGuard(Generic[T]):
 
     @contextmanager
     def step(self, obj: Object, again: T, what: str = "") -> Iterator[None]:
-        """A step about `obj`; if it fails, that is noted, and `again` handed out when it is due.
+        """A step about `obj`; a failure is recorded and `again` returned by due_retries() later.
 
-        `what` tells several steps of one loop apart.
+        `what` distinguishes several steps of one loop.
         """
         key = (f"{self._loop}, {what}" if what else self._loop, Subject.from_object(obj))
         try:
@@ -181,7 +184,7 @@ class RetryGuard(Generic[T]):
             self._supervisor.record_success(*key)
 
     def due_retries(self) -> Sequence[T]:
-        """What is to be done again now; to be asked for after every batch."""
+        """Work that is due for another try; to be called after every batch."""
         if not self._retries:
             return ()
         now = time.monotonic()
@@ -189,12 +192,12 @@ class RetryGuard(Generic[T]):
         return [self._retries.pop(about).work for about in found]
 
     def wake_in(self, seconds: float | None) -> None:
-        """Have an empty batch then, in place of the one that was asked for before."""
+        """Ask for an empty batch after so many seconds; replaces an earlier request."""
         self._wake_at = None if seconds is None else time.monotonic() + seconds
 
     @property
     def seconds_until_due(self) -> float | None:
-        """Seconds until the loop has something to do by itself; None where it has nothing."""
+        """Seconds until a retry or wake-up is due; None if there is none."""
         due = [again.due_retries for again in self._retries.values()]
         if self._wake_at is not None:
             due.append(self._wake_at)
@@ -204,7 +207,7 @@ class RetryGuard(Generic[T]):
 async def event_batches(
     subscription: Subscription, *guards: RetryGuard[Any]
 ) -> AsyncGenerator[list[Event]]:
-    """The batches of a subscription; an empty one where something is due again."""
+    """The batches of a subscription; an empty one when a guard has something due."""
     while True:
         events: list[Event] = []
         waits = [wait for guard in guards if (wait := guard.seconds_until_due) is not None]

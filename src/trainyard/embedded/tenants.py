@@ -1,4 +1,4 @@
-"""Pods of users who are not the cluster's owner: as whom they run, and what they may not ask for.
+"""Tenants: users other than the cluster's owner, as whom pods of their namespaces run.
 
 A pod runs as the user to whom its namespace belongs (decision 89). On the host it can do what that
 user can: whatever would give it the cluster's own rights is refused.
@@ -41,9 +41,9 @@ def tenant_of(objects: Objects, namespace: str) -> User | None:
 
 
 def tenant_environment(owners: Mapping[str, str], tenant: User) -> dict[str, str]:
-    """What a guest's containers start with, of what the cluster owner's do.
+    """The variables of the owner's containers that a tenant's containers have too.
 
-    What lies in the owner's home folder is left out: the guest could not go there.
+    Those that name the owner's home folder are left out: the tenant cannot read it.
     """
     home = owners.get("HOME", "/").rstrip("/")
     shared = {
@@ -55,12 +55,12 @@ def tenant_environment(owners: Mapping[str, str], tenant: User) -> dict[str, str
 
 
 def account(tenant: User) -> Account:
-    """A guest as the shim knows them."""
+    """A tenant in the shim's terms."""
     return Account(tenant.uid, tenant.gid, tenant.groups)
 
 
 def restrict_program(program: Program, tenant: User) -> Program:
-    """The program as this user, without privileges and with no way to any."""
+    """The program as this user, without privileges or a way to gain any."""
     return program._replace(
         user=tenant.uid,
         group=tenant.gid,
@@ -74,7 +74,7 @@ def restrict_program(program: Program, tenant: User) -> Program:
 
 
 def forbidden_fields(obj: Object, tenant: User) -> list[StatusCause]:
-    """What a pod, or the templates of a job, ask for that this user may not have."""
+    """Fields of a pod, or of any pod template in an object, that this user may not set."""
     return [
         StatusCause(f"{path}.{field}", f"Forbidden: {why}", "FieldValueForbidden")
         for path, spec in _pod_specs(obj, "")

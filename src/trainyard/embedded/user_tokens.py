@@ -1,7 +1,7 @@
-"""Tokens of the people who may use a cluster besides its owner, for its TLS port.
+"""Bearer tokens of tenants for the cluster's TLS port.
 
-A token is made from a key that only the owner can read, the user's id and a number, which `renew`
-raises: so the same user gets the same token until then, and none is kept.
+A token is an HMAC over the user's id and a number, with a key that only the owner can read. `renew`
+raises the number. So tokens are stable without being stored.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""What pods' /etc/resolv.conf says, and that none is left behind."""
+"""What pods' /etc/resolv.conf says."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from trainyard.embedded.node.network.hosts_files import HostsFiles
 from trainyard.embedded.node.network.resolv_conf import compose
-from trainyard.embedded.node.runtime_folder import RuntimeFolder
 
 CLUSTER = "search ns.svc.cluster.local svc.cluster.local cluster.local"
 OWN = {
@@ -70,16 +67,3 @@ def test_what_it_says(spec: dict[str, Any], lines: list[str]) -> None:
 def test_where_nobody_answers_it_names_nobody() -> None:
     text = compose({"dnsConfig": OWN}, "ns", "", "")
     assert text.splitlines() == [f"{CLUSTER} our.own", "options ndots:2 edns0"]
-
-
-def test_pods_with_the_same_text_share_a_file_that_goes_with_the_last(tmp_path: Path) -> None:
-    files = HostsFiles(RuntimeFolder(str(tmp_path), str(tmp_path)))
-    first = files.resolver_path("1", "search a\n")
-    assert files.resolver_path("2", "search a\n") == files.resolver_path("1", "search a\n") == first
-    other = files.resolver_path("2", "search b\n")
-    assert (Path(first).read_text(), Path(other).read_text()) == ("search a\n", "search b\n")
-    files.remove_pod("1")
-    assert Path(first).exists()
-    files.remove_pod("2")
-    assert not list(tmp_path.iterdir())
-    assert Path(files.resolver_path("3", "search a\n")).read_text() == "search a\n"

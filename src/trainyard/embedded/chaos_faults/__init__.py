@@ -1,1 +1,1 @@
-"""Faults that are done to pods of an embedded cluster, by signals and in the kernel's networks."""
+"""The faults that `trainyard chaos` injects: full disks, cut networks, signals to processes."""

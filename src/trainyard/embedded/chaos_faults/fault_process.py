@@ -1,7 +1,7 @@
-"""A fault that takes a process of its own: who has entered other namespaces cannot come back.
+"""Runs a fault in a process of its own, since a process cannot leave namespaces that it entered.
 
-Such a process tells by a line when the fault is done, and undoes it when its input ends, whatever
-has become of who started it.
+The process prints a line once the fault is in place and undoes it when its input ends, whatever
+happened to its parent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file system that can be full: in memory, for a program and all that it starts alone.
+"""A file system that can be filled up: a tmpfs that only one program and its children see.
 
 It is a tmpfs in a mount namespace of its own, so the kernel takes it back with the last of them,
 however they end, and no other file system is ever filled. It becomes full by a limit that is what
@@ -26,15 +26,14 @@ from trainyard.podruntime import isolation, syscalls
 
 _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 _AGAIN_SECONDS = 0.1
-"""What was deleted meanwhile is no room for long."""
+"""Space that was freed in the meantime is taken away again this often."""
 _SHARE = 0.5
-"""Of the memory that is free, what may be written."""
+"""The part of the free memory that the file system may hold."""
 OWN_DISK_COMMAND = ("-m", __name__, "own")
 
 
-# Decision 322.
 class FillableDisk(NamedTuple):
-    """A file system of this kind, as seen from outside."""
+    """Such a file system, as seen from outside (decision 322)."""
 
     pid: int
     """A process that has it."""
@@ -46,7 +45,7 @@ class FillableDisk(NamedTuple):
         return Path(f"/proc/{self.pid}/root{path}")
 
     def keep_full(self) -> AbstractAsyncContextManager[None]:
-        """For the block; raises TrainyardError where it cannot be."""
+        """Full for the duration of the block; raises TrainyardError if that is impossible."""
         words = ("full", str(self.pid), str(self.path))
         return fault_process(
             __name__, *words, otherwise="cannot fill the file system of the claims"
@@ -108,7 +107,7 @@ def keep_full(pid: str, path: str) -> None:
 
 
 def _limit(path: str, size: int) -> bool:
-    """Whether no more than that was used."""
+    """Limit the size in bytes; returns False if more is in use."""
     try:
         syscalls.mount("", path, "", syscalls.MS_REMOUNT | _FLAGS, f"size={size}")
     except OSError:

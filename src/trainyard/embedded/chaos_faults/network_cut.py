@@ -1,4 +1,4 @@
-"""A pod cut off from the network of its cluster: its end of the bridge is down for a while.
+"""Cuts a pod off from the cluster's network: takes its end of the bridge down for a while.
 
 The pod's own end stays as it is, with its address and routes, as when a cable is pulled:
 `python -m trainyard.embedded.chaos_faults.network_cut POD SHIM`, with the ids of a process of the

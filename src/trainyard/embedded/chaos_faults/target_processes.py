@@ -1,4 +1,4 @@
-"""The processes of pods, as the machine sees them: whom a fault is to hit.
+"""Finds the processes of pods that a fault is to hit.
 
 Looked for below the shim of one cluster only, so that no other is ever touched.
 """
@@ -107,13 +107,13 @@ def process_environment(pid: int) -> Mapping[str, str]:
 
 
 def is_alive(process: Process) -> bool:
-    """Whether it still does; another one of its number does not count."""
+    """Whether the process still runs; another one with the same id does not count."""
     now = read(process.pid)
     return now is not None and now.started == process.started and not now.is_dead
 
 
 def send_signal(processes: Iterable[Process], number: signal.Signals) -> int:
-    """Send a signal to those that still live; to how many."""
+    """Send a signal to the processes that still run; returns to how many."""
     count = 0
     for process in processes:
         with suppress(ProcessLookupError, PermissionError):

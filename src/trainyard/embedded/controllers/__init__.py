@@ -1,1 +1,1 @@
-"""What a control plane does by itself."""
+"""Controllers of Kubernetes' own objects: garbage, endpoints, queues, taints, namespaces."""

@@ -44,7 +44,7 @@ class EndpointController:
         self._slices: dict[Key, dict[str, Object]] = {}
         """Of each Service those that this controller manages, by name."""
         self._written: dict[Key, str] = {}
-        """The versions of Endpoints that it wrote last."""
+        """resourceVersions of Endpoints that this controller wrote last."""
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -69,7 +69,7 @@ class EndpointController:
             self._api.unsubscribe(subscription)
 
     def _observe(self, event: Event) -> Iterable[Key]:
-        """Take up a change; the Services to look at."""
+        """Take in a change; returns the Services that it affects."""
         if event.resource in (_PODS, _SERVICES):
             return self._index.observe(event)
         metadata = event.object["metadata"]
@@ -99,7 +99,7 @@ class EndpointController:
             await self._write(key, service)
 
     async def _write(self, key: Key, service: Object | None) -> None:
-        """Make what is written of a Service what it should be."""
+        """Bring the Endpoints and slices of a Service up to date."""
         if service is None:
             await self._delete_endpoints(key)
         elif service["spec"].get("type") == "ExternalName":

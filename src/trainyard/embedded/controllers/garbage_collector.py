@@ -33,7 +33,7 @@ _PARALLEL = 64
 
 
 class GarbageCollector:
-    """Keeps the graph of owners and does what follows from each change."""
+    """Keeps the graph of owners and dependents, and deletes or releases objects by it."""
 
     def __init__(self, registry: Registry, supervisor: Supervisor | None = None) -> None:
         self._registry = registry
@@ -43,7 +43,7 @@ class GarbageCollector:
         self.guard: RetryGuard[Key] = RetryGuard("garbage collector", supervisor)
 
     async def handle(self, events: Iterable[Event]) -> None:
-        """Take up changes, in commit order, and act on all of them."""
+        """Take in changes, in commit order, and act on all of them."""
         work: dict[Key, None] = dict.fromkeys(self.guard.due_retries())
         for event in events:
             with self.guard.step(event.object, _key(event), "owners"):
@@ -53,7 +53,7 @@ class GarbageCollector:
             await asyncio.gather(*(self._reconcile(key) for key in keys[start : start + _PARALLEL]))
 
     def _affected(self, event: Event) -> Iterable[Key]:
-        """Take a change into the graph; the objects that it may matter to."""
+        """Take a change into the graph; yields the objects that it may affect."""
         metadata = event.object["metadata"]
         key = _key(event)
         self._index(event, key)
@@ -83,7 +83,7 @@ class GarbageCollector:
             self._dependents.setdefault(uid, set()).add(key)
 
     async def _reconcile(self, key: Key) -> None:
-        """Do what the present state of one object asks for."""
+        """Bring one object to the state that its owners and finalizers ask for."""
         # Someone else was quicker, or a namespace is closing: the next event comes back to it.
         with suppress(NotFound):
             obj = self._registry.peek(*key)

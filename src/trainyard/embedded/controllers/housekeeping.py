@@ -1,4 +1,4 @@
-"""What a control plane does by itself: collect garbage, empty namespaces, forget old events."""
+"""Collects garbage, empties terminating namespaces and deletes old events."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from trainyard.schema.times import unix
 EVENT_SECONDS = 3600.0
 """How long events are kept, as kube-apiserver's --event-ttl."""
 MAX_EVENTS = 5_000
-"""However young: what a burst of jobs leaves behind must not fill the memory."""
+"""More are deleted however young, so that a burst of jobs does not fill the memory."""
 MAX_SURPLUS_EVENTS = 256
-"""So many more are not waited for longer."""
+"""This many above the limit start the clean-up at once."""
 _SWEEP_SECONDS = 10.0
 _MANY_CHANGES = 1_000
-"""What so many freed is given back once it is calm: that takes some 10 ms, in which all wait."""
+"""After so many changes the next quiet moment returns memory, which blocks for some 10 ms."""
 _TOGETHER = 64
 """Deletions under way at once; they share commits."""
 
@@ -99,7 +99,7 @@ class Housekeeping:
             )
 
     async def _empty_namespace(self, namespace: str) -> None:
-        """Delete everything in a terminating namespace, then let go of it."""
+        """Delete everything in a terminating namespace, then remove its finalizer."""
         contents = [
             (row.name, obj)
             for row in self._stored

@@ -1,6 +1,6 @@
 """Keeps the status of Queues and PodGroups, and ends pods that outlive their Queue's maxDuration.
 
-Beside the scheduler, which does not need it: what is shown here decides nothing.
+The scheduler does not read these statuses; they are for users only.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class QueueController:
 
 
 def _head(pod: Object) -> Object:
-    """What is said of a pod where it is named."""
+    """The fields of a pod by which events refer to it."""
     return {key: pod[key] for key in ("apiVersion", "kind", "metadata")}
 
 

@@ -30,9 +30,9 @@ class TaintEviction:
         self._objects = objects
         self._guard: RetryGuard[None] = RetryGuard("taints", supervisor)
         self._taints: dict[str, list[Object]] = {}
-        """Those with this effect, by node."""
+        """Taints with effect NoExecute, by node."""
         self._since: dict[str, float] = {}
-        """Since when pods, by UID, put up with them for a time."""
+        """When the tolerationSeconds of pods began (monotonic), by UID."""
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -92,7 +92,7 @@ def _is_over(pod: Object) -> bool:
 
 
 def _toleration_seconds(pod: Object, taints: Sequence[Object]) -> float | None:
-    """Seconds for which a pod puts up with all of them; None: for ever."""
+    """Seconds for which a pod tolerates all taints; None: for ever."""
     tolerations = pod["spec"].get("tolerations") or ()
     seconds: list[int] = []
     for taint in taints:

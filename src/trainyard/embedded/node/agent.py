@@ -28,10 +28,10 @@ from trainyard.embedded.node.containers import (
 )
 from trainyard.embedded.node.containers.container_probes import open_connection
 from trainyard.embedded.node.containers.observer_folder import ObserverFolder
-from trainyard.embedded.node.network import service_forwarding
+from trainyard.embedded.node.network import node_ports, service_forwarding
 from trainyard.embedded.node.network.hosts_files import HostsFiles
-from trainyard.embedded.node.network.resolving import ResolverUpdates
 from trainyard.embedded.node.network.service_environment import ServiceEnvironment
+from trainyard.embedded.node.network.service_forwarding import ResolverUpdates
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.pods.pod_object import EventWriter, PodObject
 from trainyard.embedded.node.pods.pod_resources import NodeContext, delete_old_folders
@@ -102,7 +102,7 @@ class NodeAgent:
         self._forwarding = service_forwarding.ServiceForwarding(plain=self.isolation == "plain")
         self._resolver_updates = ResolverUpdates(runtime)
         self._meter = resource_usage.UsageMeter()
-        self._node_ports: service_forwarding.NodePorts | None = None
+        self._node_ports: node_ports.NodePorts | None = None
         self._pods_since_cleanup = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
@@ -138,9 +138,8 @@ class NodeAgent:
             if self._node_ports is not None:
                 await self._node_ports.close()
 
-    # Decision 248.
     async def _open_network(self) -> None:
-        """Let pods out, as far as that is wanted and the machine permits it."""
+        """Give pods a way to the outside, if wanted and possible here (decision 248)."""
         facts, hello = self._supervisor.facts, self._runtime.hello
         if hello.isolation == "plain":
             facts["network"] = "machine"
@@ -156,7 +155,7 @@ class NodeAgent:
         self._hosts.name_server = hello.gateway if is_open else ""
 
     async def _watch_objects(self, group: asyncio.TaskGroup, known: _RuntimePods) -> None:
-        """Take up what is bound to this node."""
+        """Follow pods, Services and Endpoints, and start a worker for each pod bound here."""
         subscription = self._api.subscribe("pods", "services", "endpoints")
         self._forwarding = service_forwarding.ServiceForwarding(plain=self.isolation == "plain")
         self._resolver_updates = ResolverUpdates(self._runtime)
@@ -242,8 +241,7 @@ class NodeAgent:
         delete_old_folders(self._pods_folder, self._present | self._workers.keys())
 
     def _remove_orphaned_pods(self, group: asyncio.TaskGroup, known: _RuntimePods) -> None:
-        """End the pods that the shim has and the registry no longer, which were deleted while no
-        agent ran, and delete what is in memory of pods that are no more."""
+        """Remove pods, and their folders, that were deleted while no agent ran."""
         present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         delete_old_folders(self._node.pods_folder.path, known.keys() & present, keep=0)
         for uid in known.keys() - present:
@@ -284,8 +282,7 @@ class NodeAgent:
                 worker.set_stopped_processes(tuple(chain(*ours)))
 
     async def _forward_services(self) -> None:
-        """Keep the relay's table and the resolver's names current; changes that come together are
-        told once."""
+        """Keep the relay's table and the resolver's names current, one request for a burst."""
         told: list[protocol.Forward] = []
         while True:
             await self._services_changed.wait()
@@ -307,9 +304,7 @@ class NodeAgent:
         if self._node_ports is None and any(
             "nodePort" in p for p in service["spec"].get("ports", ())
         ):
-            self._node_ports = service_forwarding.NodePorts(
-                self._api, self, self._events.warn_owner
-            )
+            self._node_ports = node_ports.NodePorts(self._api, self, self._events.warn_owner)
         if self._node_ports is not None:
             self._node_ports.changed(kind, service)
 
@@ -380,7 +375,7 @@ class NodeAgent:
                 return PodTunnel(await open_connection(self._runtime, uid, host, port))
             except OSError as error:
                 problem = str(error.strerror)
-            except TrainyardError as error:  # the pod has ended meanwhile
+            except TrainyardError as error:  # the pod has ended in the meantime
                 problem = str(error)
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem}")
 
@@ -405,7 +400,7 @@ def _pod_key(pod: dict[str, Any]) -> str:
 
 
 def _requeue_event(pod: dict[str, Any]) -> Event:
-    """A change that only makes the pod's worker look again."""
+    """An event that only makes the pod's worker reconcile again."""
     return Event("MODIFIED", "pods", pod, None, b"", 0)
 
 

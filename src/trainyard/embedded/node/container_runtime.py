@@ -1,4 +1,4 @@
-"""What the node agent needs of whatever runs containers; the shim's client is the one there is."""
+"""The interface between the node agent and what runs containers; ShimClient implements it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ContainerRuntime(Protocol):
 
     @property
     def hello(self) -> protocol.Hello:
-        """How pods are separated here, and those that were there before."""
+        """How pods are isolated here, and the pods that an earlier agent left."""
         ...
 
     @property
     def runtime_folder(self) -> RuntimeFolder:
-        """What is mounted into pods and need not outlive the runtime is kept here."""
+        """For files that are mounted into pods and need not outlive the runtime."""
         ...
 
     @property
@@ -38,7 +38,7 @@ class ContainerRuntime(Protocol):
     async def request(
         self, request: protocol.Request, attach: Sequence[int] = ()
     ) -> protocol.Answer:
-        """Have something done; raises RuntimeRefused. The descriptors ``attach`` stay ours."""
+        """Send a request with descriptors, which the caller still owns; raises RuntimeRefused."""
         ...
 
     async def attach(self, wanted: Attach, output: int) -> int:
@@ -57,13 +57,13 @@ class ContainerRuntime(Protocol):
         ...
 
     def session(self, name: str) -> asyncio.Future[int]:
-        """The exit code of a command, to be asked for before its ``Exec``."""
+        """A future for the exit code of a command; call it before the ``Exec`` request."""
         ...
 
     def forget_session(self, name: str) -> None:
-        """It was not started after all."""
+        """Drop the future of a command that was not started."""
         ...
 
     def close(self) -> None:
-        """Leave the runtime alone; whether its pods go on is decided by how it was started."""
+        """Disconnect. Whether the pods live on was decided when the runtime was started."""
         ...

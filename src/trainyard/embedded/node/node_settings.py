@@ -1,4 +1,4 @@
-"""What the node agent is told by whoever composes the cluster."""
+"""Settings of the node agent, filled in by whoever composes the cluster."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class NodeSettings:
     node_name: str
     state_dir: str
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """Variables of who started the cluster, of which a container has those of `inherited`."""
+    """Variables of the process that started the cluster; containers inherit some of them."""
     passed: tuple[str, ...] = ()
-    """Names and patterns of more of them."""
+    """Names and patterns of more variables to inherit (``--pass-env``)."""
     images: tuple[tuple[str, str], ...] = ()
     """(image pattern as of fnmatch, virtual environment folder); the first match counts."""
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Claim name, or namespace/claim, to the folder that stands for it."""
     working_dir: str = ""
-    """Where containers run whose pod does not say: neither workingDir nor the annotation."""
+    """Where containers start whose pod names no folder, neither by workingDir nor annotation."""
     hidden: tuple[str, ...] = ()
     """Folders of clusters, beside ``state_dir``, that no pod may see; real paths."""
     python_prefix: str = sys.prefix
     """Of the environment that trainyard itself runs in."""
     called_as: str = field(default_factory=lambda: sys.argv[0])
-    """How it was called."""
+    """The program name by which trainyard was called (``sys.argv[0]``)."""
     host_ip: str = "127.0.0.1"
     restart_delay: float = 1.0
     restart_delay_limit: float = 300.0
@@ -56,7 +56,7 @@ class NodeSettings:
     """See ``Extension``."""
 
     def of_pod(self, pod: Mapping[str, Any]) -> Self:
-        """The same with the environments that the pod's job brings, which come first."""
+        """The same settings with the environments that the pod's annotation names, which win."""
         lines = str(
             pod["metadata"].get("annotations", {}).get(embedded_contract.IMAGES, "")
         ).splitlines()

@@ -1,4 +1,4 @@
-"""Where a pod's files are that nobody needs once the runtime is gone: mostly in memory."""
+"""The folder, mostly a tmpfs, for files of pods that need not outlive the pod runtime."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple, Self
 
 
 class RuntimeFolder(NamedTuple):
-    """A folder that the runtime has mounted, mostly a tmpfs that only it and its pods see."""
+    """A folder of the pod runtime, mostly in a tmpfs that only the runtime and its pods see."""
 
     path: str
-    """Its path for this process, which reaches it by a descriptor."""
+    """Its path for this process."""
     runtime_path: str
-    """For the runtime, as the source of a mount; without namespaces for everybody."""
+    """Its path for the runtime, which uses it as the source of mounts."""
 
     def child(self, *names: str) -> Self:
         path = "/".join(names)

@@ -30,12 +30,12 @@ class ShimFailed(TrainyardError):
 
 
 class ShimGone(ShimFailed):
-    """The shim ended before it said a word."""
+    """The shim ended before it sent anything."""
 
 
 @dataclass(slots=True)
 class ShimHandle:
-    """The owner's end of the shim. ``adopted``: the shim, and perhaps pods, were there before."""
+    """The owner's connection to the shim. ``adopted``: an earlier cluster started the shim."""
 
     state_dir: str
     connection: socket.socket
@@ -49,7 +49,7 @@ class ShimHandle:
     _hello: protocol.Hello | None = None
 
     def ready(self) -> protocol.Hello:
-        """What the shim found on this machine, and the pods that it has.
+        """The shim's first message: the isolation that is possible here, and its pods.
 
         Waits, blocking, for the few milliseconds that its set-up takes; raises ShimFailed.
         """

@@ -26,8 +26,10 @@ class Capacity:
 
 
 def detect(folder: Path, pretended: Mapping[str, int]) -> Capacity:
-    """Look at the machine; `folder` is where pods write, `pretended` wins over what is there."""
-    # Decision 39.
+    """Look at the machine; `folder` is where pods write, `pretended` replaces real amounts.
+
+    Decision 39.
+    """
     gpus = gpus_found()
     found: Amounts = {
         CPU: _cpu_milli(),

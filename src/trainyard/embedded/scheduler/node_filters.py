@@ -1,6 +1,7 @@
-"""Whether a node takes a pod at all: what kube-scheduler asks before it looks at resources.
+"""Whether a node takes a pod at all, before resources are looked at: taints, selectors, affinity.
 
-In its own words (pkg/scheduler/framework/plugins), of which the first that applies is told.
+Messages are those of kube-scheduler (pkg/scheduler/framework/plugins); the first that applies is
+reported.
 """
 
 from __future__ import annotations

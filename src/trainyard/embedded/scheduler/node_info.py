@@ -1,4 +1,4 @@
-"""Who holds how much of the machine, and whether some more pods fit.
+"""What the node's pods hold of the machine, and whether more pods fit.
 
 Unless told to be strict, the machine bends where a cluster's manifest asks for more CPU or memory
 than a laptop has: a job counts for at most the whole machine, and once one of its pods runs the
@@ -81,7 +81,7 @@ class Shortage:
 
     @property
     def lacks_devices(self) -> bool:
-        """Whether it can be pretended that there are more."""
+        """Whether --resource could pretend that there are more."""
         return self.is_lasting and self.resource not in {*SHARED, PODS}
 
     def __str__(self) -> str:
@@ -104,12 +104,12 @@ class NodeInfo:
         self._jobs: dict[str, dict[str, PodEntry]] = {}
 
     def add_pod(self, pod: PodEntry) -> None:
-        """The pod holds what it requests from now on."""
+        """From now on the pod holds what it requests."""
         self._holders[pod.uid] = pod
         self._jobs.setdefault(pod.job, {})[pod.uid] = pod
 
     def remove_pod(self, uid: str) -> bool:
-        """The pod ended; False when it held nothing."""
+        """Free what a pod held; returns whether it held anything."""
         self._leaving.discard(uid)
         pod = self._holders.pop(uid, None)
         if pod is None:
@@ -121,20 +121,20 @@ class NodeInfo:
         return True
 
     def holds(self, uid: str) -> bool:
-        """Whether the pod was given its part."""
+        """Whether the pod holds its requests."""
         return uid in self._holders
 
     def mark_leaving(self, uid: str) -> None:
-        """The pod is being deleted, and will give up its part."""
+        """The pod is being deleted and will free what it holds."""
         if uid in self._holders:
             self._leaving.add(uid)
 
     def remaining_pods(self, job: str) -> list[PodEntry]:
-        """The pods of a job that hold a part, and go on."""
+        """Pods of a job on the node that are not being deleted."""
         return [pod for uid, pod in self._jobs.get(job, {}).items() if uid not in self._leaving]
 
     def lasting_shortages(self, wanted: Amounts) -> list[Shortage]:
-        """What even the empty machine has too little of, for a job that wants so much."""
+        """What even the empty machine lacks for these requests."""
         return [
             Shortage(name, value, capacity, capacity)
             for name, value in sorted(wanted.items())
@@ -147,7 +147,7 @@ class NodeInfo:
         return self._holders.values()
 
     def effective_requests(self, pods: Iterable[PodEntry]) -> Amounts:
-        """What pods of one job count for together: unless strict, at most the whole machine."""
+        """What pods of one job count for: unless strict, at most the machine (decision 39)."""
         amounts = total(pod.requests for pod in pods)
         if self.is_strict:
             return amounts
@@ -157,7 +157,7 @@ class NodeInfo:
         }
 
     def used(self) -> Amounts:
-        """What is held now."""
+        """What all pods on the node count for."""
         return total(self.effective_requests(pods.values()) for pods in self._jobs.values())
 
     def shortages(self, pods: Sequence[PodEntry]) -> list[Shortage]:
@@ -174,7 +174,7 @@ class NodeInfo:
         ]
 
     def over_requests(self, job: str) -> Amounts:
-        """What a job that runs asked for beyond the machine, where the machine bends."""
+        """Requests of a running job beyond the machine's capacity; empty if strict."""
         if self.is_strict:
             return {}
         asked = total(pod.requests for pod in self._jobs.get(job, {}).values())

@@ -1,4 +1,4 @@
-"""Queues and PodGroups: in which order pods are considered, and what holds them back."""
+"""What the scheduler reads from Queues and PodGroups: priorities, quotas and minimum members."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ class GroupRules:
         )
 
     def missing(self, members: Iterable[PodEntry], least: int) -> str:
-        """What the group still lacks before any member may start, or "" (decision 35).
+        """Which members the group still lacks before any may start, or "" (decision 35).
 
-        `least`: its minimum, less what has ended already.
+        `least` is its minimum without the members that have ended.
         """
         present = list(members)
         if len(present) < least:

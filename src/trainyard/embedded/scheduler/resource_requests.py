@@ -1,4 +1,4 @@
-"""What a pod asks of a node, as whole numbers: CPU in thousandths, all else in units or bytes."""
+"""Resource requests as whole numbers: CPU in thousandths of a core, the rest in units or bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MEMORY = "memory"
 STORAGE = "ephemeral-storage"
 PODS = "pods"
 SHARED = frozenset({CPU, MEMORY, STORAGE})
-"""Resources that the machine can hand out more of than it has; devices it cannot."""
+"""Resources that can be overcommitted; devices cannot."""
 
 Amounts = dict[str, int]
 

@@ -1,4 +1,4 @@
-"""The loop: follow pods, queues and groups; bind what fits; say why the rest waits.
+"""The scheduler's loop: binds pods that fit, and reports why the others wait.
 
 Runs in the cluster's process on the registry. There is one node, this machine.
 """
@@ -58,7 +58,7 @@ class _SchedulingUnit:
     hold_reason: str = ""
     is_gang: bool = False
     is_forming: bool = False
-    """Its pods are being created, which is nothing to warn of."""
+    """Its pods are still being created; no warning is due."""
     after: PodEntry | None = None
     """Whose unit goes first."""
 
@@ -102,7 +102,7 @@ class Scheduler:
         self._events = SchedulingEvents(objects)
 
     async def run(self) -> None:
-        """Follow the registry and place pods as they come; there is always a default queue."""
+        """Schedule until cancelled; the default queue is created first."""
         if self._queue_resource:
             with suppress(AlreadyExists):
                 await self._objects.create(self._queue_resource, _new_queue(self._default_queue))
@@ -119,7 +119,7 @@ class Scheduler:
         finally:
             self._objects.unsubscribe(subscription)
 
-    # What changed. Each returns whether that may let a pod start, or stop one from waiting.
+    # Observers: each returns whether the change may affect a waiting pod.
 
     def _observe_guarded(self, event: Event) -> bool:
         with self._guard.step(event.object, event):
@@ -232,7 +232,7 @@ class Scheduler:
         return units
 
     def _gang_units(self, job: str, pods: list[PodEntry]) -> list[_SchedulingUnit]:
-        """The replicas that need each other, as long as too few of them run (decision 113)."""
+        """The gang as one unit, as long as too few of its pods run (decision 113)."""
         team = None
         with self._guard.step(pods[0].raw, None, "its job"):
             team = self._gangs.gang_of(job)
@@ -254,7 +254,7 @@ class Scheduler:
         return [_SchedulingUnit(tuple(pods[:first]), is_gang=True), *later]
 
     def _group_units(self, key: tuple[str, str], pods: list[PodEntry]) -> list[_SchedulingUnit]:
-        """The group as a whole while it waits; single pods once its minimum runs."""
+        """A PodGroup as one unit while it waits; single pods once its minimum runs."""
         group = self._groups.get(key)
         if group is None:
             hold = f"pod group {key[1]} does not exist"
@@ -287,7 +287,7 @@ class Scheduler:
         return _shortage_message(len(unit.pods), shortages)
 
     async def _bind(self, pod: PodEntry) -> bool:
-        """Whether the pod is there to be bound."""
+        """Bind a pod; returns False if it is gone."""
         node = self._settings.node_name
 
         def change(obj: Object) -> Object | None:
@@ -325,7 +325,7 @@ class Scheduler:
             self._reported_reasons.pop(pod.uid, None)
 
     async def _warn(self, unit: _SchedulingUnit, reason: str) -> None:
-        """Say why a unit waits, once for all pods of a job that wait for the same."""
+        """Write an event why a unit waits, once for all pods of a job with the same reason."""
         first = unit.pods[0]
         is_one = len(unit.pods) == 1 and not unit.is_gang
         about = object_reference(first.raw) if is_one else owner_reference(first.raw)
@@ -333,7 +333,7 @@ class Scheduler:
         topic = f"{first.job}: {reason}"
         await self._events.warn(about, "FailedScheduling", message, topic=topic)
 
-    # The liberties that a laptop takes with a cluster's manifest (decision 39).
+    # Unless strict, a manifest written for a cluster runs on a laptop too (decision 39).
 
     async def _warn_of_deviations(self, pod: PodEntry) -> None:
         if self._settings.is_strict:
@@ -379,7 +379,7 @@ class Scheduler:
 
 
 def _shortage_message(pods: int, shortages: Sequence[Shortage]) -> str:
-    """What so many pods lack, and how to get it."""
+    """The message for pods that lack resources, with the flags that would help."""
     who = "needs" if pods == 1 else f"the {pods} pods that start together need"
     text = f"{who} " + "; ".join(str(shortage) for shortage in shortages)
     if devices := [shortage for shortage in shortages if shortage.lacks_devices]:

@@ -1,4 +1,4 @@
-"""Events about scheduling, said once per object and cause."""
+"""Writes events about scheduling, once per object and cause."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SchedulingEvents:
 
 
 def object_reference(obj: Mapping[str, Any]) -> dict[str, Any]:
-    """What an Event says of the object that it is about."""
+    """The involvedObject of an event about ``obj``."""
     metadata = obj["metadata"]
     return {
         "apiVersion": obj["apiVersion"],

@@ -29,9 +29,8 @@ _LIMIT_FILES = {
 }
 
 
-# Decision 75.
 def default_pids_limit() -> int:
-    """Half of what the kernel has room for, so that one container cannot take it all."""
+    """Half of the kernel's process ids, so that one container cannot use up all (decision 75)."""
     with open("/proc/sys/kernel/pid_max") as file:
         return min(_MOST_PROCESSES, int(file.read()) // 2)
 
@@ -88,7 +87,7 @@ class ClusterGroups:
     def create(self, name: str, limits: Limits, *, is_plain: bool = False) -> list[str]:
         """Make the group ``name``; returns the folders whose ``cgroup.procs`` to join.
 
-        To join one takes the kernel milliseconds: none is made for what is limited without.
+        Joining a group costs milliseconds, so none is made for limits that work without.
         """
         cpu = limits.cpu * _PERIOD_MICROSECONDS // 1000
         settings: dict[str, Mapping[str, int | str]] = {}
@@ -149,7 +148,7 @@ class ClusterGroups:
                         _write(f"{folder}/cgroup.subtree_control", f"+{controller}")
 
     def close(self) -> None:
-        """No container of this cluster is left: remove what is there of it."""
+        """Remove the groups of this cluster, of which no container is left."""
         for hierarchy, fd in self._locked_folders.items():
             with contextlib.suppress(OSError):
                 _remove_all(f"{hierarchy}/{_TOP}/{self._name}")

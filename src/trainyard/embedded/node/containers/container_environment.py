@@ -1,4 +1,4 @@
-"""What a container is given: its environment, first that which its image stands for, and values.
+"""The environment of a container: what its image stands for, then its own variables.
 
 Values come from the pod and its cluster: fieldRef, resourceFieldRef, keys of ConfigMaps and
 Secrets, and ``$(NAME)`` in commands, arguments and variables.
@@ -38,7 +38,7 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
 class NotReady(TrainyardError):
-    """A container cannot start yet: something it refers to is missing. Tried again later."""
+    """A container cannot start yet, because something it refers to is missing."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -51,15 +51,15 @@ class PodContext:
 
     pod: Mapping[str, Any]
     folder: str
-    """Of the pod alone, on the host."""
+    """The pod's own folder on the host, for logs and volumes."""
     runtime_folder: RuntimeFolder
-    """The same for what goes with the pod."""
+    """The pod's own folder for files that go with the pod."""
     address: str
     objects: Objects
     service_environment: ServiceEnvironment
     settings: NodeSettings
     warn: Warn
-    """``warn(reason, text)`` tells the pod's owner what cannot be honoured."""
+    """``warn(reason, text)`` reports to the pod's owner what cannot be honoured."""
 
     @property
     def namespace(self) -> str:
@@ -67,16 +67,16 @@ class PodContext:
 
     @property
     def tenant(self) -> User | None:
-        """As whom the pod runs, where it is not the cluster's owner (decision 89)."""
+        """The user as whom the pod runs; None: the cluster's owner (decision 89)."""
         return tenants.tenant_of(self.objects, self.namespace)
 
     def give_to_tenant(self, path: str | int) -> None:
-        """Give what was made for the pod, a path or descriptor, to the one as whom it runs."""
+        """Change the owner of a path or descriptor to the pod's tenant, if it has one."""
         if (tenant := self.tenant) is not None:
             os.chown(path, tenant.uid, tenant.gid)
 
     def tenant_rights(self) -> AbstractContextManager[None]:
-        """Reach the host's files for the block as the one as whom the pod runs."""
+        """For the block, access files of the host with the rights of the pod's tenant."""
         tenant = self.tenant
         return nullcontext() if tenant is None else acting_as(*tenants.account(tenant))
 
@@ -86,7 +86,7 @@ class PodContext:
         return next((each for each in everyone if each["name"] == name), None)
 
     def allocatable(self, resource: str) -> str:
-        """What the node has for pods."""
+        """The node's allocatable amount of a resource, as a quantity."""
         with suppress(NotFound):
             node = self.objects.get("nodes", "", self.settings.node_name)
             return str(node["status"]["allocatable"].get(resource, "0"))

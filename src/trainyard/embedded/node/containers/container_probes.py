@@ -34,7 +34,7 @@ class ProbeTarget(NamedTuple):
 
 
 class Prober:
-    """The probes of one pod; ``verdict(run, outcome, message)`` hears of changes.
+    """Runs the probes of one pod; ``verdict(run, outcome, message)`` is called on changes.
 
     Outcomes are ``has_started``, ``is_ready``, ``unready``, ``failing`` (the message says how) and
     ``failed`` (the message names the probe).
@@ -61,7 +61,7 @@ class Prober:
             task.cancel()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something else that belongs to the pod's life."""
+        """Run a coroutine that close() cancels."""
         task = asyncio.create_task(work)
         self._others.add(task)
         task.add_done_callback(self._others.discard)
@@ -88,7 +88,7 @@ class Prober:
             problem = await run_probe(target, spec)
             successes = 0 if problem else successes + 1
             failures = failures + 1 if problem else 0
-            if problem and problem != told:  # as long as it stays so, it is told once
+            if problem and problem != told:  # the same problem is reported once
                 self._verdict(run, "failing", f"{kind.capitalize()} probe failed: {problem}")
             told = problem
             if kind == "readiness":
@@ -167,7 +167,7 @@ async def _run_action(target: ProbeTarget, action: Mapping[str, Any]) -> str:
 
 
 async def _talk(connection: socket.socket, speak: _Talk, tls_host: str = "") -> str:
-    """What comes of speaking over a connection, which is closed then."""
+    """Talk over a connection and close it; returns what is wrong, or ""."""
     tls: dict[str, Any] = {}
     if tls_host:  # whose certificate it is does not matter, as to a kubelet
         context = ssl.create_default_context()

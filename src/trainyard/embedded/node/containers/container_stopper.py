@@ -1,4 +1,4 @@
-"""Ending containers: preStop, SIGTERM, the grace period, SIGKILL."""
+"""Stops containers: preStop hook, SIGTERM, the grace period, SIGKILL."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _KILL_SECONDS = 10.0
 
 
 class ContainerStopper:
-    """Stops the containers of one pod; ``cut_short()`` tells that the grace is to end now."""
+    """Stops the containers of one pod; ``is_killed_now()`` ends the grace period at once."""
 
-    def __init__(self, prober: Prober, cut_short: Callable[[], bool]) -> None:
+    def __init__(self, prober: Prober, is_killed_now: Callable[[], bool]) -> None:
         self._prober = prober
-        self._is_killed_now = cut_short
+        self._is_killed_now = is_killed_now
 
     async def stop_all(self, targets: Sequence[ProbeTarget], grace: float) -> None:
         """Main containers first, then sidecars, all within ``grace`` seconds."""

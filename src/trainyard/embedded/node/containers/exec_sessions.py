@@ -1,4 +1,4 @@
-"""Commands in running containers: the agent's end of ``exec``."""
+"""Streams of ``exec`` and ``attach``: the agent's end of a command or container."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StreamSession:
         self._loop = asyncio.get_running_loop()
         self._stdin = -1
         self._terminal = -1
-        """Its controlling end, which is closed as what else it is."""
+        """The controlling end of a terminal; the same descriptor as stdin and the output."""
         self._outputs: dict[int, int] = {}
         self._queue: asyncio.Queue[OutputChunk | None] = asyncio.Queue()
 
@@ -213,21 +213,21 @@ class AttachSession(StreamSession):
         self._ends_input = False
 
     async def close_stdin(self) -> None:
-        """Its input ends, or where that stays open for others, we leave: as containerd does."""
+        """End the container's input; if it stays open for others, only leave, like containerd."""
         if self._terminal < 0 and self._ends_input:
             await super().close_stdin()
         else:
             self._queue.put_nowait(None)
 
     async def wait(self) -> int:
-        """0: how the container ends, its pod's status tells."""
+        """Always 0: the pod's status says how the container ended."""
         return 0
 
 
 async def _wait_until_ready(
     watch: Callable[..., Any], forget: Callable[[int], Any], fd: int
 ) -> None:
-    """Until ``fd`` is ready for what the event loop's ``watch`` and ``forget`` are about."""
+    """Wait until ``fd`` is ready; ``watch`` and ``forget`` are methods of the event loop."""
     ready = asyncio.Event()
     watch(fd, ready.set)
     try:
@@ -239,7 +239,7 @@ async def _wait_until_ready(
 def new_command(
     pod: str, container: str, argv: Sequence[str], *, tty: bool = False
 ) -> protocol.Exec:
-    """A command to start as a Session."""
+    """A command to start as a CommandSession."""
     return protocol.Exec(pod, container, uuid.uuid4().hex, tuple(argv), tty)
 
 

@@ -1,4 +1,4 @@
-"""Which of the machine's NVIDIA GPUs a pod has, and how it sees only those.
+"""Hands out the machine's NVIDIA GPUs to containers, each of which sees its own only.
 
 In namespaces a pod's /dev holds the nodes of its own GPUs; without, CUDA_VISIBLE_DEVICES has to
 do. Devices that are only pretended (more asked for than the machine has) are none (decision 40).
@@ -48,7 +48,7 @@ class GpuPool:
         return held[container]
 
     def restore(self, pod: str, container: str, devices: Iterable[int]) -> None:
-        """Note what a container had when an earlier agent started it."""
+        """Take over the GPUs of a container that an earlier agent started."""
         taken = [device for device in devices if device in self._free]
         self._free = [device for device in self._free if device not in taken]
         self._held.setdefault(pod, {})[container] = taken

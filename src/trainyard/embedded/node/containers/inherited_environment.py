@@ -1,4 +1,6 @@
-"""Which variables of who started the cluster its pods have: what finds programs and libraries.
+"""Which variables of the process that started the cluster its pods inherit.
+
+Those by which programs and libraries are found, and documented switches of frameworks.
 
 The rest may be tokens and addresses of agents; it takes ``--pass-env`` (decision 79).
 """
@@ -33,7 +35,7 @@ HOSTNAME PWD OLDPWD SHLVL _ COLUMNS LINES LISTEN_FDS NOTIFY_SOCKET PYTEST_CURREN
 MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK GROUP_RANK LOCAL_WORLD_SIZE ROLE_RANK
 CUDA_VISIBLE_DEVICES PET_* TORCHELASTIC_* KUBERNETES_* TRAINYARD_*
 """
-"""Of the caller's own place, or of another distributed job: only for who names them in full."""
+"""Describe the caller's own process or another distributed job; inherited only by full name."""
 
 
 def inherited_variables(
@@ -57,7 +59,7 @@ def _is_inherited(name: str, value: str, wanted: tuple[str, ...]) -> bool:
 
 
 class _Patterns(NamedTuple):
-    """By what they take to match: regular expressions take milliseconds to compile."""
+    """Patterns by how they match: `fnmatch` alone compiles for some 50 ms before the first pod."""
 
     names: frozenset[str]
     beginnings: tuple[str, ...]

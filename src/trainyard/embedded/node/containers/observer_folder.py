@@ -1,4 +1,4 @@
-"""The programs by which ranks are observed, as the pods of this node have them (decision 360)."""
+"""The observer's programs, in one folder that is mounted into all observed pods (decision 360)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from trainyard.kube.embedded_contract import OBSERVE
 
 
 def is_observed(container: Mapping[str, Any]) -> bool:
-    """Whether a container of a pod is told to be."""
+    """Whether a container asks for the observer, by its variable OBSERVE."""
     return any(each.get("name") == OBSERVE for each in container.get("env") or ())
 
 
 class ObserverFolder:
-    """One folder for all pods: they only read it. `memory`: where it is to be."""
+    """One read-only folder for all pods, within `memory`."""
 
     def __init__(self, memory: RuntimeFolder) -> None:
         self._folder = memory
         self._made: RuntimeFolder | None = None
 
     def path(self) -> str:
-        """The source of its mount; made for the first who asks.
+        """The source of the mount; the first call writes the files.
 
-        Its name tells what is in it: pods that came before an upgrade keep what they have.
+        The name is a digest of the content, so that pods keep their version after an upgrade.
         """
         if self._made is None:
             self._made = self._make()

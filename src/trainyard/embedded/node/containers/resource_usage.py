@@ -1,4 +1,4 @@
-"""What containers use of CPU, memory and GPUs, measured when somebody asks and not before.
+"""Measures what containers use of CPU, memory and GPUs, on request only.
 
 CPU time and memory are the control group's where a container has one that counts them. Otherwise
 they are put together from /proc: its first process is above all others, and has the times of those
@@ -22,15 +22,15 @@ from trainyard.embedded.kubelet_api import ResourceUsage, UsageSample
 from trainyard.schema.dataclass import dataclass
 
 _FRESH_SECONDS = 0.9
-"""What is so young is told again, so that many who ask cost no more than one."""
+"""A younger sample is returned again, so that many requests cost one measurement."""
 _WINDOW_SECONDS = 0.5
 _LONGEST_WINDOW_SECONDS = 30.0
-"""An older reading says nothing of now: another is made first."""
+"""An older reading is too old for a difference; another one is taken first."""
 _GPU_SECONDS = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
 _HELD = ("RssAnon:", "RssShmem:")
-"""Memory that cannot be had back by dropping what was read from files."""
+"""Memory that is not page cache."""
 
 
 class RunningContainer(NamedTuple):

@@ -1,4 +1,4 @@
-"""From a container of a pod to the program and the file system that the runtime needs."""
+"""Turns a container's spec into the program and root file system that the runtime starts."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ _COMMON_FOLDERS = _SHARED.split()
 _LAYER_SHARE = 4
 
 
-# Decision 42.
 class CannotStart(host_folders.PodRefused):
-    """The container's specification can never be started; the text says how to fix it."""
+    """A spec that can never be started; the text says how to fix it (decision 42)."""
 
 
 class ContainerPlacement(NamedTuple):
-    """Where on the node a container runs: the files for /etc/hosts and /etc/resolv.conf, GPUs."""
+    """What the node contributes: GPUs, and files for /etc/hosts and /etc/resolv.conf.
+
+    Nothing is mounted in plain mode, which has no resolv.conf.
+    """
 
     hosts: str
     resolver: str
@@ -115,7 +117,7 @@ def layer_size(container: Mapping[str, Any]) -> int:
 
 
 def layer_full_message(container: Mapping[str, Any]) -> str:
-    """Said of a container that failed when it had written as much as it may."""
+    """The message for a container that failed when its layer was full."""
     return (
         f"container {container['name']} has no room left outside of volumes, where it may write "
         f"{layer_size(container) >> 20} MiB: write into the working folder or a volume, or set "
@@ -136,11 +138,11 @@ def _own_binds(
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
     message_file = termination_message_path(folder, container["name"])
     host_folders.ensure_folder(os.path.dirname(message_file))
-    _write(message_file, b"", 0o666)
+    write_file(message_file, b"", 0o666)
     python = context.pod["metadata"].get("annotations", {}).get(embedded_contract.PYTHON, "")
     host_name_file = context.runtime_folder.child("hostname")
     host_folders.ensure_folder(context.runtime_folder.path)
-    _write(host_name_file.path, f"{host_name(context.pod)}\n".encode(), 0o644)
+    write_file(host_name_file.path, f"{host_name(context.pod)}\n".encode(), 0o644)
     return [
         Bind("/etc/hosts", place.hosts, True, private=True),
         Bind("/etc/resolv.conf", place.resolver, True, private=True),
@@ -151,8 +153,8 @@ def _own_binds(
     ]
 
 
-def _write(path: str, data: bytes, mode: int) -> None:
-    """A small file, in a third of the time that Python's take."""
+def write_file(path: str, data: bytes, mode: int) -> None:
+    """Write a small file, and set its mode whatever the umask."""
     fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, mode)
     try:
         os.fchmod(fd, mode)
@@ -193,9 +195,8 @@ def _home_folder(context: PodContext) -> str:
     return str(annotated or default or "/")
 
 
-# Decision 89.
 def _as_tenant(program: Program, tenant: User, context: PodContext, isolation: str) -> Program:
-    """The program of a user who is not the cluster's owner; raises CannotStart."""
+    """The program of a tenant, without privileges (decision 89); raises CannotStart."""
     if os.geteuid() != 0 or isolation != "root":
         raise CannotStart(
             f"namespace {context.namespace} belongs to {tenant.name}, as whom only a cluster that "
@@ -219,9 +220,8 @@ def _own_tmp(pod_folder: str, used: list[str], settings: NodeSettings, python: s
     return [Bind("/tmp", path, private=True)]
 
 
-# Decision 40.
 def _working_folder_binds(home: str, cwd: str, volumes: PodVolumes) -> list[Bind]:
-    """The working folders that exist on the host: what is written there stays."""
+    """Working folders that exist on the host: what is written there stays (decision 40)."""
     chosen: dict[str, Bind] = {}
     for path, closed in ((home, ()), (cwd, _COMMON_FOLDERS)):
         folder = host_folders.real_folder(path)
@@ -249,8 +249,10 @@ def _working_folder_binds(home: str, cwd: str, volumes: PodVolumes) -> list[Bind
 
 
 def _warn_of_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:
-    """A mount point within a folder of the host has to be there: the kernel knows no other way."""
-    # Decision 40.
+    """Warn of mount points that are created within a folder of the host.
+
+    The kernel mounts on existing folders only, so they stay there (decision 40).
+    """
     shared = [bind.target for bind in own if bind.target == bind.source]
     for path in dict.fromkeys([*(bind.target for bind in volumes), cwd]):
         real = safe_paths.real_path(path)
@@ -260,7 +262,7 @@ def _warn_of_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, war
 
 
 def _merge_binds(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
-    """A volume wins over ours (the termination log, /tmp, the working folder) within it."""
+    """A volume replaces our own mounts that lie within it (/tmp, the working folder, …)."""
     tops = [bind.target.rstrip("/") + "/" for bind in volumes]
     kept = [b for b in own if not any((b.target + "/").startswith(top) for top in tops)]
     return kept + volumes
@@ -276,7 +278,7 @@ def _devices(container: Mapping[str, Any]) -> list[str]:
 def _with_identity(
     program: Program, container: Mapping[str, Any], context: PodContext, isolation: str
 ) -> Program:
-    """As whom it runs: the container's securityContext, else the pod's."""
+    """Apply the container's securityContext, else the pod's."""
     shared = context.pod["spec"].get("securityContext", {})
     own = container.get("securityContext", {})
     user = own.get("runAsUser", shared.get("runAsUser"))
@@ -322,8 +324,10 @@ def _without_mounts(
     internal: Collection[str],
     warn: Warn,
 ) -> Program:
-    """Put the volumes' own folders where command, arguments and variables name mount paths."""
-    # Decision 41.
+    """In plain mode, replace mount paths in command, args and variables by the volumes' folders.
+
+    Without namespaces nothing can be mounted (decision 41).
+    """
     if not os.path.isdir(program.cwd):
         raise CannotStart(
             f"working directory {program.cwd} does not exist, and without namespaces it cannot "

@@ -1,6 +1,6 @@
-"""Processes of pods that are stopped by a signal: only who stands outside of them can tell.
+"""Finds processes of pods that a signal has stopped.
 
-What observes a rank from inside is stopped with it (decision 291).
+An observer inside the rank is stopped with it, so the node looks from outside (decision 291).
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import os
 from collections.abc import Collection, Mapping
 
 _STOPPED = b"T"
-"""proc_pid_stat(5); of one that a debugger holds it is a small letter."""
+"""See proc_pid_stat(5); a process that a debugger holds has a small t."""
 
 
 def find_stopped_processes(firsts: Collection[int]) -> Mapping[int, tuple[int, ...]]:
-    """Of containers' first processes: the stopped ones below each, by their numbers in the pod.
+    """The stopped descendants of each first process of a container, by their ids in the pod.
 
-    Nothing is looked at without containers; one scan of /proc else.
+    Costs one scan of /proc, or nothing without containers.
     """
     if not firsts:
         return {}
@@ -46,7 +46,7 @@ def _descendants(first: int, below: Mapping[int, list[int]]) -> set[int]:
 
 
 def _pid_in_namespace(pid: int) -> int:
-    """Its number in the innermost of its namespaces; its own if it is gone."""
+    """The process id in the innermost namespace; ``pid`` itself if the process is gone."""
     for line in _read(pid, "status").splitlines():
         if line.startswith(b"NSpid:"):
             return int(line.split()[-1])

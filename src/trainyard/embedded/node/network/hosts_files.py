@@ -2,11 +2,11 @@
 
 A group is the pods of a namespace that share a subdomain, which is how the pods of most jobs are
 made. A pod without one has no name for others, as in Kubernetes, and is a group by itself. Each
-group's file is mounted into all of its pods and rewritten in place, so that a pod started later is
-found by those that run already; pods with hostAliases share one of their own. Services are in it by
-their addresses, a headless one once for each of its pods. That of a job is known to the job's pods
-only, since every file would grow with every job. It holds the reverse look-up too: a process
-that asks for the name of a peer's address never waits for a name server.
+group's file is mounted into all of its pods and rewritten in place, so that running pods find one
+that starts later; pods with the same hostAliases share a file of their own. Services are listed by
+address, a headless one once for each of its pods. A job's Service is listed for the job's pods
+only, or every file would grow with every job. The file serves reverse look-ups too, so that no
+process waits for a name server when it asks for the name of a peer's address.
 """
 
 from __future__ import annotations
@@ -36,13 +36,16 @@ class PodHost(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """Namespace, and what no other group of it has."""
+        """The group of the pod; one without a subdomain is a group by itself."""
         return self.namespace, self.subdomain or f"{self.hostname}."
 
 
 class ServiceNames(NamedTuple):
-    """What is known of a Service; `is_private`: here to the pods of its own group only. The rest is
-    for the resolver, and as in its `Named`."""
+    """What the names of a Service stand for.
+
+    `is_private`: listed for the pods of its own group only. `ports`, `is_headless` and `alias` are
+    for the resolver, as in its `Named`.
+    """
 
     names: tuple[Name, ...]
     is_private: bool = False
@@ -55,7 +58,7 @@ _NO_NAMES = ServiceNames(())
 
 
 class HostsFiles:
-    """All groups of one node. ``folder`` receives the files."""
+    """The hosts files of all groups of one node, written to ``folder``."""
 
     def __init__(self, folder: RuntimeFolder) -> None:
         self._folder = folder
@@ -64,30 +67,15 @@ class HostsFiles:
         self._groups: dict[Group, dict[str, str]] = {}
         """The lines of each pod."""
         self._services: dict[Group, ServiceNames] = {}
-        self._public: dict[str, list[tuple[Group, str, str]]] = {}
-        """Each Service that everybody knows, as a namespace has it: its own lines, and those of the
-        pods that are named below it."""
+        self._public: dict[Group, ServiceNames] = {}
+        """Services that all pods know."""
         self._written: dict[str, str] = {}
-        self._resolvers: dict[str, set[str]] = {}
-        """The pods that have a file, by its name."""
-        self._resolvers_of: dict[str, set[str]] = {}
         self.name_server = ""
-        """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
+        """Address of the resolver; "" if there is none: names not in the file then fail at once."""
 
     def path(self, group: Group, aliases: str = "") -> str:
-        """The file to mount at /etc/hosts for the pods of this group with these lines of their
-        own."""
+        """The file to mount at /etc/hosts for pods of this group with these hostAliases."""
         return self._folder.child(_file_name(group, aliases)).runtime_path
-
-    def resolver_path(self, uid: str, text: str) -> str:
-        """The file to mount at /etc/resolv.conf of a pod; those with the same text share it."""
-        name = hashlib.sha1(text.encode()).hexdigest()[:16] + ".resolv"
-        place = self._folder.child(name)
-        if name not in self._resolvers:
-            _rewrite(place.path, text.encode())
-        self._resolvers.setdefault(name, set()).add(uid)
-        self._resolvers_of.setdefault(uid, set()).add(name)
-        return place.runtime_path
 
     def set_pod(self, uid: str, host: PodHost) -> None:
         self._pods[uid] = host
@@ -95,11 +83,6 @@ class HostsFiles:
         self._write(host.group)
 
     def remove_pod(self, uid: str) -> None:
-        for name in self._resolvers_of.pop(uid, ()):
-            self._resolvers[name].discard(uid)
-            if not self._resolvers[name]:
-                del self._resolvers[name]
-                self._unlink(name)
         host = self._pods.pop(uid, None)
         if host is None:
             return
@@ -118,18 +101,20 @@ class HostsFiles:
         os.unlink(self._folder.child(name).path)
 
     def set_services(self, changed: Mapping[Group, ServiceNames]) -> None:
-        """What is known now of Services, by namespace and name."""
+        """Replace the names of these Services, by namespace and name."""
         touched: set[Group] = set()
         is_public = False
         for key, known in changed.items():
             old = self._services.pop(key, _NO_NAMES)
+            self._public.pop(key, None)
             if known.names:
                 self._services[key] = known
+                if not known.is_private:
+                    self._public[key] = known
             if old != known:
                 touched.add(key)
                 is_public |= any(each.names and not each.is_private for each in (old, known))
         if is_public:
-            self._public.clear()
             touched |= self._groups.keys()
         for group in touched:
             self._write(group)
@@ -140,25 +125,17 @@ class HostsFiles:
             return
         own = self._services.get(group, _NO_NAMES)
         private = _lines(group, own, group[0]) if own.is_private else ""
-        public = [
-            names if key == group else names + pods  # its own pods are in it anyway
-            for key, names, pods in self._public_lines(group[0])
-        ]
+        public = []
+        for key, known in self._public.items():
+            public.append(_lines(key, known, group[0]))
+            if key != group:  # otherwise its pods are listed anyway
+                public.append(_lines(key, known, group[0], pods=True))
         text = "".join([_HEAD, *lines.values(), private, *public])
         for aliases in {self._pods[uid].aliases for uid in lines}:
             name, whole = _file_name(group, aliases), text + aliases
             if self._written.get(name) != whole:
                 self._written[name] = whole
                 _rewrite(self._folder.child(name).path, whole.encode())
-
-    def _public_lines(self, namespace: str) -> list[tuple[Group, str, str]]:
-        if namespace not in self._public:
-            self._public[namespace] = [
-                (key, _lines(key, known, namespace), _lines(key, known, namespace, pods=True))
-                for key, known in self._services.items()
-                if not known.is_private
-            ]
-        return self._public[namespace]
 
 
 def _file_name(group: Group, aliases: str) -> str:
@@ -167,7 +144,7 @@ def _file_name(group: Group, aliases: str) -> str:
 
 
 def _lines(key: Group, known: ServiceNames, reader: str, *, pods: bool = False) -> str:
-    """As pods of the namespace ``reader`` know a Service, or the pods that are named below it."""
+    """Lines for a Service, or for the pods named below it, as namespace ``reader`` calls them."""
     namespace, service = key
     lines = []
     for address, hostname, _ in known.names:

@@ -1,4 +1,4 @@
-"""Who may use a port of this machine that leads into a pod, and what a browser may ask there.
+"""Decides who may use a NodePort, and which browser requests are let through.
 
 Programs in pods, TensorBoard among them, ask nobody who they are, and everybody on a machine can
 connect to its loopback. So the kernel is asked whose a connection is; and of HTTP, the first

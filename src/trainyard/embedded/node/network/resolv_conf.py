@@ -1,4 +1,4 @@
-"""What a pod's /etc/resolv.conf says, composed of its dnsPolicy and dnsConfig as by the kubelet.
+"""A pod's /etc/resolv.conf from its dnsPolicy and dnsConfig, as the kubelet composes it.
 
 https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubelet/network/dns/dns.go
 """
@@ -12,8 +12,11 @@ _SEARCHES = ("{0}.svc.cluster.local", "svc.cluster.local", "cluster.local")
 
 
 def compose(spec: Mapping[str, Any], namespace: str, name_server: str, machine: str) -> str:
-    """The file of a pod. ``name_server`` answers for this cluster and outside, "": nobody does;
-    ``machine``: the text of the machine's own file, which counts with dnsPolicy Default."""
+    """The text of the file.
+
+    ``name_server`` resolves names of this cluster and outside; "" if there is none. ``machine`` is
+    the text of the machine's own file, used with dnsPolicy Default.
+    """
     policy, config = spec.get("dnsPolicy") or "ClusterFirst", spec.get("dnsConfig") or {}
     servers = [name_server] if name_server and policy != "None" else []
     searches: list[str] = []
@@ -35,7 +38,7 @@ def compose(spec: Mapping[str, Any], namespace: str, name_server: str, machine: 
 
 
 def _read(text: str) -> tuple[list[str], dict[str, str]]:
-    """What a file says of searches, the last of which count, and all its options."""
+    """The search list (the last line counts) and all options of a resolv.conf."""
     searches: list[str] = []
     options: dict[str, str] = {}
     for line in text.splitlines():

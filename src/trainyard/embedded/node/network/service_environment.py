@@ -1,4 +1,4 @@
-"""The variables by which containers of old find Services: as the kubelet and docker set them.
+"""Environment variables with the addresses of Services, as the kubelet sets them.
 
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables
 """
@@ -13,16 +13,17 @@ from trainyard.schema.rules.service_rules import HEADLESS
 
 
 class ServiceEnvironment:
-    """The variables of all Services that have an address, kept current as events tell of them.
+    """The variables of all Services that have an address, kept current from events.
 
-    A job's own Services have none: a pod's start takes no longer where there are many jobs.
+    Headless Services, such as those of jobs, have no variables, so that many jobs do not slow down
+    the start of a pod.
     """
 
     def __init__(self) -> None:
         self._variables: dict[str, dict[str, dict[str, str]]] = {}
 
     def observe(self, event: Event) -> None:
-        """Take up a change of a Service."""
+        """Take in a change of a Service."""
         metadata = event.object["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         variables = {} if event.type == "DELETED" else dict(_variables_of(event.object))
@@ -32,7 +33,7 @@ class ServiceEnvironment:
             self._variables[namespace].pop(name, None)
 
     def variables_for(self, namespace: str) -> dict[str, str]:
-        """Of the Services of a namespace, in the order of their names."""
+        """The variables of a namespace's Services, in the order of their names."""
         each = self._variables.get(namespace, {})
         return {name: value for key in sorted(each) for name, value in each[key].items()}
 

@@ -1,4 +1,4 @@
-"""A pod as the cluster has it: its status is written, events are told, it is finally removed."""
+"""The pod's object in the API: writes its status and events, and removes it at the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class EventWriter:
         self._put(about, "Warning", reason, message)
 
     def warn_owner(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
-        """A warning about an object, told to the one that owns it, which users look at, if any."""
+        """A warning about an object, written to its owners, which users look at, if it has any."""
         metadata = obj["metadata"]
         if not metadata.get("ownerReferences"):
             self.warn(obj, reason, message)
@@ -108,10 +108,10 @@ class PodObject:
 
     @property
     def terminal_phase(self) -> str:
-        """The terminal phase that its status tells; "" while it tells none.
+        """The terminal phase in its status; "" while there is none.
 
-        Somebody else may have written it, an eviction for one: the pod is stopped then, as by the
-        kubelet (`UpdatePod` in pkg/kubelet/pod_workers.go). Decision 106.
+        An eviction, for one, may have written it: the pod is then stopped, as the kubelet does
+         (`UpdatePod` in pkg/kubelet/pod_workers.go). Decision 106.
         """
         phase = str((self.latest.get("status") or {}).get("phase", ""))
         return phase if phase in pod_status.ENDED else ""
@@ -150,7 +150,7 @@ class PodObject:
         return True
 
     async def restore_status(self, told: Mapping[str, Any]) -> None:
-        """It has ended with this status: write it again where another phase was written."""
+        """Write the status of an ended pod again after a client has put back another phase."""
 
         def change(pod: dict[str, Any]) -> dict[str, Any] | None:
             phase = (pod.get("status") or {}).get("phase")
@@ -165,7 +165,7 @@ class PodObject:
             )
 
     async def remove(self) -> None:
-        """It has ended: let it go."""
+        """Delete the object of a pod that has ended."""
         metadata = self.latest["metadata"]
         with contextlib.suppress(NotFound):
             deletion = Deletion(grace_seconds=0, uid=metadata["uid"])

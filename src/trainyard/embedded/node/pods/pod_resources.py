@@ -1,6 +1,6 @@
-"""What a pod holds on the node: its network and address, names, volumes, GPUs, control groups.
+"""What a pod occupies on the node: network and address, names, volumes, GPUs, control groups.
 
-Logs outlive their pods, but not for ever: the folders of the last pods that went are kept.
+Logs outlive their pods: the folders of the KEPT_PODS that ended last are kept.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from trainyard.podruntime import log_reader, protocol
 from trainyard.schema.dataclass import dataclass
 
 KEPT_PODS = 500
-"""Folders of pods that are no more (decision 67)."""
+"""How many folders of deleted pods are kept (decision 67)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class NodeContext:
     observer: ObserverFolder
 
     def folder(self, pod: Mapping[str, Any]) -> str:
-        """Where a pod's logs and own volumes are kept."""
+        """The folder of a pod's logs and own volumes, on disk."""
         return os.path.join(self.settings.state_dir, "pods", _folder_name(pod))
 
     @property
     def pods_folder(self) -> RuntimeFolder:
-        """Where pods have what goes with them, each in a folder of the same name."""
+        """Holds a folder of the same name for each pod, with files that go with the pod."""
         return self.runtime.runtime_folder.child("pods")
 
 
@@ -86,22 +86,22 @@ def delete_old_folders(folder: str, present: Collection[str], keep: int = KEPT_P
 
 
 _MESSAGE_LENGTH = 4096
-"""Of a termination message, in characters."""
+"""Longest termination message, in characters."""
 
 
 class PodResources:
-    """One pod's. ``warn(reason, text)`` tells what cannot be honoured."""
+    """The resources of one pod. ``warn(reason, text)`` reports what cannot be honoured."""
 
     def __init__(self, node: NodeContext, pod: Mapping[str, Any], warn: Warn) -> None:
         self._node = node
         self.pod = pod
-        """As it is now: what is started next, and files of its fields, say what it says."""
+        """The newest version, which containers and downward-API files are made from."""
         self._uid = str(pod["metadata"]["uid"])
         self._warn = warn
         self._volumes: PodVolumes | None = None
         self._is_released = False
         self.folder = node.folder(pod)
-        self._memory = node.pods_folder.child(_folder_name(pod))
+        self._runtime_folder = node.pods_folder.child(_folder_name(pod))
         self.address = ""
 
     def log_path(self, run: ContainerRun) -> str:
@@ -144,7 +144,7 @@ class PodResources:
             self._warn("NotHonoured", problem)
 
     def adopt_network(self, address: str) -> None:
-        """The shim has the pod's network already; make the address known to its peers."""
+        """Take over a network that the shim has made; makes the address known to peers."""
         self.address = address
         self._node.hosts.set_pod(self._uid, self._host(address))
 
@@ -160,27 +160,31 @@ class PodResources:
         own = "".join(["# Entries added by HostAliases.\n", *aliases]) if aliases else ""
         return PodHost(namespace, subdomain or "", host_name(self.pod), address, own)
 
-    def _resolver_path(self) -> str:
+    def _write_resolv_conf(self) -> str:
         hosts, machine = self._node.hosts, ""
         if self.pod["spec"].get("dnsPolicy") == "Default":
             with contextlib.suppress(OSError):
                 machine = Path("/etc/resolv.conf").read_text(errors="replace")
         namespace = self.pod["metadata"]["namespace"]
         text = resolv_conf.compose(self.pod["spec"], namespace, hosts.name_server, machine)
-        return hosts.resolver_path(self._uid, text)
+        path = self._runtime_folder.child("resolv.conf")
+        ensure_folder(self._runtime_folder.path)
+        start_request.write_file(path.path, text.encode(), 0o644)
+        return path.runtime_path
 
     def restore_container(self, run: ContainerRun, found: protocol.ContainerState) -> None:
-        """Note what a container that is known to the shim holds."""
+        """Take over the groups and GPUs of a container that the shim runs already."""
         run.cgroups = list(found.cgroups)
         self._node.gpus.restore(self._uid, run.name, found.gpus)
 
     async def start_container(self, run: ContainerRun) -> None:
-        """Start a container; raises NotReady or Refused. Its events follow."""
+        """Start a container; raises NotReady or PodRefused. Its events follow from the runtime."""
         node = self._node
         made, host = await self._prepare_volumes(), self._host()
+        is_plain = node.runtime.hello.isolation == "plain"
         place = start_request.ContainerPlacement(
             hosts=node.hosts.path(host.group, host.aliases),
-            resolver=self._resolver_path(),
+            resolver=self._write_resolv_conf() if not is_plain else "",
             isolation=node.runtime.hello.isolation,
             gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),
             observer=node.observer.path() if is_observed(run.spec) else "",
@@ -188,7 +192,6 @@ class PodResources:
         program, root = start_request.program_and_root(run.spec, made, place)
         cgroups.remove(run.cgroups)
         limits = cgroups.Limits.from_container(run.spec, node.settings.pids_limit)
-        is_plain = place.isolation == "plain"
         run.cgroups = node.groups.create(
             f"{self._uid}-{run.name}-{run.attempt}", limits, is_plain=is_plain
         )
@@ -217,7 +220,7 @@ class PodResources:
             raise NotReady("RunContainerError", str(error)) from None
 
     def _delete_old_logs(self, run: ContainerRun) -> None:
-        """Those of the run before last and older ones, as the kubelet does (decision 91)."""
+        """Delete all logs but those of this run and the last, as the kubelet does (decision 91)."""
         if run.attempt <= 1:
             return
         for path in log_reader.logs_in(Path(self.folder, run.name)):
@@ -238,10 +241,12 @@ class PodResources:
     def _context(self) -> PodContext:
         node = self._node
         of_node = (node.api, node.service_environment, node.settings.of_pod(self.pod))
-        return PodContext(self.pod, self.folder, self._memory, self.address, *of_node, self._warn)
+        return PodContext(
+            self.pod, self.folder, self._runtime_folder, self.address, *of_node, self._warn
+        )
 
     def refresh_volumes(self) -> None:
-        """Let its files say what ConfigMaps, Secrets and the pod itself say now."""
+        """Rewrite files of ConfigMaps, Secrets and pod fields that have changed."""
         if self._is_released:
             return
         if self._volumes is None:  # an earlier agent has made them
@@ -253,13 +258,13 @@ class PodResources:
             self._warn("FailedMount", f"files of a volume cannot be written anew: {error.strerror}")
 
     async def release(self, runs: Iterable[ContainerRun]) -> None:
-        """Give everything back; processes that are left are killed, logs stay."""
+        """Free everything: processes that are left are killed, logs stay."""
         self._is_released = True
         self._node.hosts.remove_pod(self._uid)
         self._node.gpus.release(self._uid)
         with contextlib.suppress(RuntimeRefused):
             await self._node.runtime.request(protocol.RemovePod(self._uid))
-        tree_removal.remove(self._memory.path)
+        tree_removal.remove(self._runtime_folder.path)
         if left := pod_volumes.leftover_folders(self.folder):
             await asyncio.to_thread(tree_removal.remove_all, left)
         for run in runs:

@@ -1,4 +1,4 @@
-"""A pod's status from what its containers have been through, and when they run again. Pure."""
+"""A pod's status from the runs of its containers, and when they are restarted. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOST = "the container was lost with the node's shim process; its exit code is u
 _KILLED_CODE, _SIGKILL = 137, 9
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
 _HEALTHY_SECONDS = 600.0
-"""Who ran for so long starts with the shortest delay again, as with the kubelet."""
+"""After a run this long the back-off starts anew, as with the kubelet."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class ContainerRun:
     spec: Mapping[str, Any]
     is_init: bool = False
     is_ephemeral: bool = False
-    """Added to a pod that runs: it has no say in what becomes of that."""
+    """An ephemeral container: it has no influence on the pod's phase."""
     attempt: int = 0
     phase: str = "waiting"  # waiting, starting, running or terminated
     reason: str = ""
@@ -48,7 +48,7 @@ class ContainerRun:
     gpus: tuple[int, ...] = ()
     cgroups: list[str] = field(default_factory=list)
     is_pids_limit_reported: bool = False
-    """That it had as many processes as it may."""
+    """An event has said that it reached its limit of processes."""
 
     @property
     def name(self) -> str:
@@ -173,14 +173,15 @@ def conditions(
 
 
 def observed_pids(runs: Sequence[ContainerRun]) -> list[int]:
-    """The first processes of the containers that run and whose ranks are observed."""
+    """Process ids of the first processes of running containers with an observer."""
     return [run.pid for run in runs if run.phase == "running" and run.pid and is_observed(run.spec)]
 
 
 def with_stopped_condition(held: list[Status], stopped: Sequence[int], now: int) -> list[Status]:
-    """The conditions with that of stopped processes, where there are or were some.
+    """``held`` with the condition STOPPED, if processes are or were stopped.
 
-    Its time is that of the last change of who is stopped: none has been for longer than it says.
+    lastTransitionTime changes with the set of processes, so no process has been stopped for longer
+    than it says.
     """
     old = next((each for each in held if each["type"] == STOPPED), None)
     text = stopped_message(stopped) if stopped else ""
@@ -196,7 +197,7 @@ def with_stopped_condition(held: list[Status], stopped: Sequence[int], now: int)
 
 
 class PodStatusFields(NamedTuple):
-    """What is told of a pod beside its containers; ``start_time`` in Unix nanoseconds."""
+    """Fields of a pod's status that no container decides; ``start_time`` in Unix nanoseconds."""
 
     phase: str
     reason: str
@@ -263,14 +264,14 @@ def restore_run(run: ContainerRun, seen: Mapping[str, Any]) -> None:
 
 
 def mark_lost(run: ContainerRun, now: int) -> None:
-    """It ran when last seen, and nothing is known of its end: as Kubernetes words it."""
+    """Terminate a run that vanished with the runtime, with Kubernetes' reason for that."""
     run.phase, run.reason, run.message = "terminated", "ContainerStatusUnknown", _LOST
     run.exit_code, run.signal, run.finished_at = _KILLED_CODE, _SIGKILL, now
     run.is_ready = run.has_started = False
 
 
 def will_restart(run: ContainerRun, pod_policy: str) -> bool:
-    """A container that has ended; ``pod_policy`` is the pod's restartPolicy."""
+    """Whether an ended container runs again; ``pod_policy`` is the pod's restartPolicy."""
     if run.is_ephemeral or (run.is_init and not run.is_sidecar and run.exit_code == 0):
         return False
     policy = "Always" if run.is_sidecar else pod_policy
@@ -278,7 +279,7 @@ def will_restart(run: ContainerRun, pod_policy: str) -> bool:
 
 
 def schedule_restart(run: ContainerRun, settings: NodeSettings, now: float) -> None:
-    """Note when it runs again (monotonic seconds), with delays that double each time."""
+    """Set when it runs again (monotonic seconds); the back-off doubles each time."""
     lived = (run.finished_at - run.started_at) / 1e9
     is_first = lived > _HEALTHY_SECONDS or not run.backoff_seconds
     delay = settings.restart_delay if is_first else run.backoff_seconds * 2
@@ -291,6 +292,6 @@ def schedule_restart(run: ContainerRun, settings: NodeSettings, now: float) -> N
 
 
 def mark_refused(run: ContainerRun, message: str, now: int) -> None:
-    """It can never start: as if it had ended at once."""
+    """Terminate a run that can never start, as if it had ended at once."""
     run.phase, run.reason, run.message = "terminated", "ContainerCannotRun", message
     run.exit_code, run.signal, run.started_at, run.finished_at = 128, 0, now, now

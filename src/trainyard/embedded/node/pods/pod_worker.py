@@ -1,26 +1,27 @@
 """One pod on this node, from its binding to its end.
 
-The worker is level-triggered: each step looks at the pod as wanted and at its containers as they
-are, does what is due, and says when to look again. Containers' ends, changes of the pod and the
-results of probes only wake it.
+The worker is level-triggered: each reconcile compares the wanted pod with its containers, does what
+is due, and returns when to look again. Changes of the pod, ends of containers and results of probes
+only wake it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainyard.embedded.node.containers import cgroups, start_request
 from trainyard.embedded.node.containers.container_environment import NotReady
 from trainyard.embedded.node.containers.container_probes import Prober, ProbeTarget, run_hook
 from trainyard.embedded.node.containers.container_stopper import ContainerStopper
-from trainyard.embedded.node.pods import ephemeral, pod_status
+from trainyard.embedded.node.pods import pod_status
 from trainyard.embedded.node.pods.pod_object import PodObject
 from trainyard.embedded.node.pods.pod_resources import NodeContext, PodResources
 from trainyard.embedded.node.pods.pod_status import ContainerRun
-from trainyard.embedded.node.pods.wakeup import WakeUp
 from trainyard.embedded.node.volumes.host_folders import PodRefused
 from trainyard.podruntime import log_reader
 from trainyard.podruntime.protocol import ContainerState, PodState
@@ -30,7 +31,19 @@ from trainyard.schema.rules.pod_spec_rules import grace_seconds
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
-_START_SECONDS = 0.5  # decision 355
+_START_SECONDS = 0.5
+"""How long a status waits for containers to start, to save a write (decision 355)."""
+
+
+class _WakeUp(asyncio.Event):
+    """Set when the worker has something to reconcile."""
+
+    async def wait_at_most(self, seconds: float | None) -> None:
+        """Return once it is set, or after so many seconds; None waits without a limit."""
+        # asyncio.wait_for() swallows a cancellation that comes together with the event.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.wait()
 
 
 class PodWorker:
@@ -45,9 +58,9 @@ class PodWorker:
         spec = pod["spec"]
         self.runs = [ContainerRun(c, is_init=True) for c in spec.get("initContainers", ())]
         self.runs += [ContainerRun(c) for c in spec["containers"]]
-        self.runs += ephemeral.added(pod, self.runs)
+        self.runs += _added_ephemeral(pod, self.runs)
         self.resources = PodResources(node, pod, self._object.warn)
-        self._wake = WakeUp()
+        self._wake = _WakeUp()
         self._is_gone = self._is_done = False
         self._terminal_phase = ""
         self._reason = self._message = ""
@@ -57,7 +70,7 @@ class PodWorker:
         self._stopper = ContainerStopper(self._prober, self._is_killed_now)
         self._recover(pod.get("status", {}))
 
-    # -- news ---------------------------------------------------------------------------------
+    # -- observations -----------------------------------------------------------------------
 
     @property
     def is_end_written(self) -> bool:
@@ -66,7 +79,7 @@ class PodWorker:
 
     @property
     def pod(self) -> dict[str, Any]:
-        """The pod as it was told of last."""
+        """The newest version of the pod that was observed."""
         return self._object.latest
 
     def pod_changed(self, pod: dict[str, Any], *, is_gone: bool) -> None:
@@ -74,7 +87,7 @@ class PodWorker:
             self._is_gone = True
         else:
             self._object.latest = self.resources.pod = pod
-            self.runs += ephemeral.added(pod, self.runs)
+            self.runs += _added_ephemeral(pod, self.runs)
         self._wake.set()
 
     def has_log_ended(self, container: str) -> bool:
@@ -85,7 +98,7 @@ class PodWorker:
         return any(r.phase == "running" for r in self.runs if r.name == container)
 
     def container_changed(self, event: ContainerState) -> None:
-        """It has started or ended."""
+        """A container has started or ended."""
         run = next((r for r in self.runs if r.name == event.name), None)
         if run is None or run.attempt != event.attempt or run.phase == "terminated":
             return
@@ -96,7 +109,7 @@ class PodWorker:
         self._wake.set()
 
     def _on_start(self, run: ContainerRun, event: ContainerState, *, is_new: bool = True) -> None:
-        """It runs; not `is_new`: as it did under an earlier agent, which has told so."""
+        """A container runs; not `is_new`: it ran under an earlier agent, which wrote the events."""
         run.phase, run.reason, run.message = "running", "", ""
         run.started_at, run.pid, run.gpus = event.started_at, event.pid, event.gpus
         if is_new:
@@ -127,13 +140,13 @@ class PodWorker:
         self._prober.stop(run.name)
 
     def report_pids_limit(self) -> None:
-        """That a container has as many processes as it may, once a run; it goes on all the same."""
+        """Write an event for each container that reached its limit of processes, once a run."""
         for run in self.runs:
             if run.is_active and not run.is_pids_limit_reported:
                 self._report_pids_limit_of(run)
 
     def set_stopped_processes(self, stopped: tuple[int, ...]) -> None:
-        """Which of its observed processes a signal has stopped."""
+        """Take in which observed processes a signal has stopped (process ids in the pod)."""
         if stopped != self._stopped:
             self._stopped = stopped
             self._wake.set()
@@ -166,7 +179,7 @@ class PodWorker:
         return reason, start_request.layer_full_message(run.spec) if event.full else ""
 
     def _on_probe(self, run: ContainerRun, outcome: str, message: str) -> None:
-        """A probe's verdict; see Prober."""
+        """Take in the result of a probe; see Prober."""
         if outcome == "started":
             run.has_started = True
             run.is_ready = "readinessProbe" not in run.spec
@@ -206,7 +219,7 @@ class PodWorker:
             await self.resources.release(self.runs)
 
     async def _reconcile(self) -> float | None:
-        """One step, and its outcome written down; a failure is told and tried again."""
+        """One step, and the status after it; a failure becomes an event and is tried again."""
         try:
             delay = await self._step()
             if any(run.phase == "starting" for run in self.runs):
@@ -226,7 +239,7 @@ class PodWorker:
         return _RETRY_SECONDS
 
     async def _step(self) -> float | None:
-        """Do what is due; returns the seconds after which to look again at the latest."""
+        """Do what is due; returns the seconds until the next step at the latest, None: no limit."""
         if self._terminal_phase:
             return None
         if self._should_stop():
@@ -247,7 +260,7 @@ class PodWorker:
         return min(due, default=None)
 
     async def _stop_or_finish(self, phase: str) -> None:
-        """Stop what still runs; once nothing does, the pod is over."""
+        """Stop what still runs; once nothing does, the pod has ended with this phase."""
         if not any(run.is_active for run in self.runs):
             self._terminal_phase = phase
             await self.resources.release(self.runs)
@@ -277,7 +290,7 @@ class PodWorker:
     async def _run_containers(self) -> float | None:
         """Start and restart what is due, init containers one after the other.
 
-        Before them come ephemeral ones, which may be there to see why those do not get on.
+        Ephemeral ones come first: they may be there to find out why an init container hangs.
         """
         delays = [await self._start_if_due(run) for run in self.runs if run.is_ephemeral]
         for run in self.runs:
@@ -289,7 +302,7 @@ class PodWorker:
         return min((delay for delay in delays if delay is not None), default=None)
 
     async def _start_if_due(self, run: ContainerRun) -> float | None:
-        """Start the container if it is to run now; or how long until then."""
+        """Start the container if it is due; returns the seconds until it is, None: not waiting."""
         if run.is_active:
             return None
         now = time.monotonic()
@@ -334,7 +347,7 @@ class PodWorker:
             self._wake.set()
 
     async def _stop_one(self, run: ContainerRun, grace: float | None = None) -> None:
-        """Within `grace` seconds; None: those of the pod."""
+        """Stop a container within `grace` seconds; None: the grace period of the pod."""
         wanted = self._grace_seconds() if grace is None else grace
         await self._stopper.stop(self._probe_target(run), wanted)
 
@@ -342,7 +355,7 @@ class PodWorker:
         return ProbeTarget(self._node.runtime, self._object.uid, self.resources.address, run)
 
     def _is_killed_now(self) -> bool:
-        """A second delete may shorten the grace period to nothing."""
+        """Whether a second delete has shortened the grace period to zero."""
         return (
             self._is_gone or self._object.latest["metadata"].get("deletionGracePeriodSeconds") == 0
         )
@@ -363,7 +376,7 @@ class PodWorker:
     # -- after a restart of the agent -------------------------------------------------------------
 
     def _recover(self, old: dict[str, Any]) -> None:
-        """Go on where an earlier agent stopped, from the pod's status and what the runtime has."""
+        """Continue after an earlier agent, from the pod's status and the runtime's containers."""
         if old.get("startTime"):
             self._object.started_at = times.nanoseconds(old["startTime"])
         if old.get("phase") in pod_status.ENDED:
@@ -386,7 +399,7 @@ class PodWorker:
                 self._recover_lost_container(run)
 
     def _adopt_container(self, run: ContainerRun, found: ContainerState) -> None:
-        """Go on with a container that the runtime knows of."""
+        """Continue with a container that the runtime knows."""
         if found.attempt < run.attempt:
             return
         has_run = run.phase == found.state == "running" and found.attempt == run.attempt
@@ -398,7 +411,7 @@ class PodWorker:
             self.container_changed(found)
 
     def _recover_lost_container(self, run: ContainerRun) -> None:
-        """Running when last seen, unknown now: its outcome may be in a file, else it is lost."""
+        """End a run that the runtime does not know; its exit code may be in a file."""
         record = log_reader.exit_record(self.resources.log_path(run))
         if record is not None:
             self._on_exit(run, record)
@@ -406,8 +419,25 @@ class PodWorker:
             pod_status.mark_lost(run, time.time_ns())
 
     def runtime_gone(self) -> None:
-        """The runtime is dead, and every container with it."""
+        """The runtime has died, and every container with it."""
         for run in self.runs:
             if run.is_active:
                 self._recover_lost_container(run)
         self._wake.set()
+
+
+def _added_ephemeral(pod: Mapping[str, Any], runs: Iterable[ContainerRun]) -> list[ContainerRun]:
+    """The pod's ephemeral containers, as ``kubectl debug`` adds them, that are not in ``runs``."""
+    known = {run.name for run in runs}
+    return [
+        ContainerRun(_with_command(each), is_ephemeral=True)
+        for each in pod["spec"].get("ephemeralContainers", ())
+        if each["name"] not in known
+    ]
+
+
+def _with_command(container: Mapping[str, Any]) -> Mapping[str, Any]:
+    """No image is pulled, so one that names no command gets a shell (decision 267)."""
+    if container.get("command") or container.get("args"):
+        return container
+    return {**container, "command": ["sh"]}

@@ -1,4 +1,4 @@
-"""What a pod asks for and does not get on this machine: told to its owner, never passed over."""
+"""Fields of pods and Services without effect on this machine; each is reported (decision 66)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ _DEFAULT_SCHEDULER = "default-scheduler"
 _KERNEL_POLICIES = ("appArmorProfile", "seLinuxOptions")
 
 
-# Decision 66.
 def unsupported_in_pod(
     pod: Mapping[str, Any],
     isolation: str,
@@ -80,8 +79,10 @@ def unsupported_in_pod(
 def unsupported_in_service(
     service: Mapping[str, Any], *, has_resolver: bool, is_plain: bool
 ) -> str:
-    """The same for a Service; "" when all of it is served. `has_resolver`: pods have one;
-    `is_plain`: they have no namespaces."""
+    """What of a Service has no effect here; "" if all of it has.
+
+    `has_resolver`: pods have a name server; `is_plain`: they have no namespaces.
+    """
     spec, name = service["spec"], service["metadata"]["name"]
     if (
         spec.get("type") == "ExternalName"
@@ -129,7 +130,7 @@ def _pod(spec: Mapping[str, Any], scheduler_names: Collection[str]) -> Iterator[
 
 
 def _dns(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Of searches nothing is told: our controllers set them, and /etc/hosts has the names."""
+    """Search lists are not reported: controllers set them, and /etc/hosts has the names."""
     policy = spec.get("dnsPolicy", "ClusterFirst")
     config = spec.get("dnsConfig") or {}
     if config.get("nameservers") or config.get("options") or not policy.startswith("ClusterFirst"):
@@ -158,7 +159,7 @@ def _volumes(spec: Mapping[str, Any]) -> Iterator[str]:
 def unsupported_in_container(
     spec: Mapping[str, Any], container: Mapping[str, Any], isolation: str
 ) -> Iterator[str]:
-    """The same of one container, where ``spec`` is that of its pod."""
+    """What of a container has no effect here; ``spec`` is that of its pod."""
     where = f" of container {container['name']}"
     for field, text in _IGNORED_CONTAINER_FIELDS.items():
         if _value(container, field):

@@ -1,4 +1,4 @@
-"""Access lists of folders: a user may look into a folder of root's, and others may not.
+"""Access control lists by which one user may read a folder of root's that others may not.
 
 Written as the kernel keeps them (acl(5), linux/posix_acl_xattr.h), for want of a tool that is
 everywhere. Where the file system has none, only root can look.
@@ -13,7 +13,7 @@ import struct
 _NAME = "system.posix_acl_access"
 _VERSION = struct.Struct("<I")
 _ENTRY = struct.Struct("<HHI")
-"""Whose it is, what they may, which user or group."""
+"""Tag, permissions, and the user or group id."""
 _OWNER, _USER, _GROUP, _MASK, _OTHERS = 0x01, 0x02, 0x04, 0x10, 0x20
 _NO_ID = 0xFFFFFFFF
 _READ_AND_ENTER = 5  # read and enter

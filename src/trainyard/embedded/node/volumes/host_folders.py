@@ -1,4 +1,4 @@
-"""Which folders of the host a pod may be shown, and which names may become part of a path."""
+"""Decides which folders of the host a pod may see, and which names may become part of a path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_LINKS = 40  # as many as the kernel follows
 
 
 class PodRefused(TrainyardError):
-    """What a pod asks for can never be had on this machine; the text says why."""
+    """Something in a pod's spec is impossible on this machine; the text says why."""
 
 
 def path_component(name: str) -> str:
@@ -39,7 +39,7 @@ def relative_path(path: str, what: str) -> str:
 
 
 def ensure_folder(path: str) -> bool:
-    """Make a folder of our own, and those above it, where they are missing; whether it was."""
+    """Make a folder of our own with its parents; returns whether it was missing."""
     try:
         os.mkdir(path)  # in half the time of `makedirs`, which looks first
     except FileExistsError:
@@ -49,9 +49,10 @@ def ensure_folder(path: str) -> bool:
     return True
 
 
-# Decision 77.
 def real_folder(path: str) -> str | None:
-    """The folder behind ``path``; None where a link leads there that a pod may have made.
+    """The folder behind ``path``; None if a link that a pod may have made leads there.
+
+    Decision 77.
 
     A link is as good as a folder only in one of the system's own folders, which no pod writes.
     """
@@ -83,15 +84,16 @@ def containing_folder(path: str, folders: Iterable[str]) -> str:
 _CODE = re.compile(r"/(runs/[^/]+/)?submissions/[^/]+/code(/|\Z)")
 
 
-# Decision 152.
 def is_submitted_code(path: str, folder: str) -> bool:
-    """Whether a path in a cluster's own ``folder`` is in a copy of code, which pods may have."""
+    """Whether a path in a cluster's ``folder`` is submitted code, which pods see (decision 152)."""
     return _CODE.match(path.removeprefix(folder.rstrip("/"))) is not None
 
 
-# Decision 78.
 def cluster_folders() -> tuple[str, ...]:
-    """Where clusters keep their own: this user's, and for root, who sees all, every user's."""
+    """State folders of clusters, which pods do not see: this user's; for root every user's.
+
+    Decision 78.
+    """
     found = {os.path.realpath(state_folder())}
     if os.geteuid() == 0:
         homes = {entry.pw_dir for entry in pwd.getpwall() if entry.pw_dir not in ("", "/")}

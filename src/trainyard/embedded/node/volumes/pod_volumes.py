@@ -67,9 +67,9 @@ class PodVolumes:
     context: PodContext
     sources: dict[str, VolumeSource] = field(default_factory=dict)
     written_files: dict[str, list[VolumeFile]] = field(default_factory=dict)
-    """By volume, what is in those that are made of files."""
+    """The files of each volume that is made of files, by volume name."""
     pending_tmpfs: list[tuple[str, int]] = field(default_factory=list)
-    """Folders that the shim has to put a tmpfs on, with its size in bytes (0: no limit)."""
+    """Folders on which the shim has yet to mount a tmpfs, and its size in bytes (0: no limit)."""
 
     def prepare(self) -> None:
         """Make every volume; raises NotReady while something that one refers to is missing."""
@@ -77,11 +77,10 @@ class PodVolumes:
             if volume["name"] not in self.sources:
                 self.sources[volume["name"]] = self._make(volume)
 
-    # Decision 301.
     def refresh(self) -> None:
-        """Write volumes of files anew that would be others by now; raises OSError.
+        """Rewrite volumes whose files have changed (decision 301); raises OSError.
 
-        Of an object that is gone, and that the volume needs, the files stay.
+        If an object that the volume needs is gone, the files stay.
         """
         for volume in self.context.pod["spec"].get("volumes", ()):
             name = volume["name"]
@@ -299,8 +298,7 @@ class PodVolumes:
         return files
 
     def _write(self, name: str, files: list[VolumeFile]) -> VolumeSource:
-        """Each file takes the place of what is there, and is never written through it; what is no
-        longer among them goes."""
+        """Replace each file, never writing through what is there, and delete the others."""
         place, before = self._runtime_folder_of(name), self.written_files.get(name, ())
         is_new = ensure_folder(place.path)
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
@@ -323,10 +321,12 @@ class PodVolumes:
         return VolumeSource(place.runtime_path, read_only=True)
 
 
-# Decision 348.
 def leftover_folders(folder: str) -> list[str]:
-    """What a pod that has ended, whose folder this is, has left there that nobody reads: an empty
-    /tmp stays until its logs go, as ext4 is slow in making files where some were just deleted."""
+    """Folders in an ended pod's folder that nobody reads any more.
+
+    An empty /tmp stays until the logs go: ext4 is slow at making files where some were just deleted
+    (decision 348).
+    """
     volumes, tmp = (os.path.join(folder, name) for name in ("volumes", "tmp"))
     left = [volumes] if os.path.isdir(volumes) else []
     with contextlib.suppress(OSError), os.scandir(tmp) as entries:

@@ -1,4 +1,4 @@
-"""Deleting what pods have written: folders of any depth, whatever their permissions."""
+"""Deletes folders that pods have written: of any depth, whatever their permissions."""
 
 from __future__ import annotations
 
