@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.node.pods.unsupported_fields import (
     unsupported_in_pod,
     unsupported_in_service,
@@ -126,7 +127,8 @@ def fields(file: str, kind: str) -> set[str]:
 def told(spec: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
     containers = [{"name": "main", **container}]
     pod = {"spec": {"containers": containers, **spec}}
-    return unsupported_in_pod(pod, "root", has_resolver=False)
+    names = EXTENSION.scheduler_names
+    return unsupported_in_pod(pod, "root", has_resolver=False, scheduler_names=names)
 
 
 def told_of_service(field: str) -> str:
