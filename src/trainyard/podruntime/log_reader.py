@@ -46,7 +46,7 @@ class LogOptions:
     limit: int | None = None
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """A place in a log: a file's number, and the offset of a record in it."""
 
     number: int
@@ -90,7 +90,7 @@ async def read_log(
     """
     formatter = _Formatter(options)
     remaining = options.limit
-    files = _Files(path)
+    files = _LogFiles(path)
     try:
         end = None if options.follow else files.end()
         for _ in _go_to_start(files, options):
@@ -109,7 +109,7 @@ async def read_log(
                 if remaining is not None and remaining <= 0:
                     return
                 await asyncio.sleep(0)
-            elif not files.go_on(end):
+            elif not files.go_to_next(end):
                 if over:
                     return
                 await asyncio.sleep(_FOLLOW_SECONDS)
@@ -117,15 +117,15 @@ async def read_log(
         files.close()
 
 
-def _go_to_start(files: _Files, options: LogOptions) -> Iterator[None]:
+def _go_to_start(files: _LogFiles, options: LogOptions) -> Iterator[None]:
     """Go to where reading begins; yields now and then, since it can take long."""
     if options.tail is not None:
-        yield from files.go_back(options.tail)
+        yield from files.go_back_lines(options.tail)
     else:
         files.go_to_first(0.0 if options.since is None else options.since.timestamp())
 
 
-class _Files:
+class _LogFiles:
     """The files of one log, of which one is open, and the position of the next record."""
 
     def __init__(self, path: str) -> None:
@@ -144,13 +144,13 @@ class _Files:
             os.close(self._fd)
             self._fd = -1
 
-    def end(self) -> _Place:
+    def end(self) -> _Position:
         """The present end of the newest file, which has just been opened."""
-        return _Place(self._number, os.fstat(self._fd).st_size)
+        return _Position(self._number, os.fstat(self._fd).st_size)
 
     # -- which file ---------------------------------------------------------------------------
 
-    def _take(self, fd: int, number: int) -> None:
+    def _switch_to(self, fd: int, number: int) -> None:
         hold(fd)  # before the previous file is closed, so that none between them is dropped
         self.close()
         self._fd, self._number, self._offset, self._is_rotated = fd, number, 0, False
@@ -172,7 +172,7 @@ class _Files:
             fd = os.open(numbered(self._path, number), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
-        self._take(fd, number)
+        self._switch_to(fd, number)
         return True
 
     def _open_current(self, number: int) -> bool:
@@ -186,10 +186,10 @@ class _Files:
         if (known[-1] if known else 0) != number - 1:
             os.close(fd)
             return False
-        self._take(fd, number)
+        self._switch_to(fd, number)
         return True
 
-    def go_on(self, end: _Place | None) -> bool:
+    def go_to_next(self, end: _Position | None) -> bool:
         """Go to the next file at the end of this one; False if there is none (yet)."""
         if end is not None and self._number >= end.number:
             return False
@@ -219,7 +219,7 @@ class _Files:
 
     # -- where in it --------------------------------------------------------------------------
 
-    def read(self, end: _Place | None) -> bytes:
+    def read(self, end: _Position | None) -> bytes:
         """The next whole records, not beyond ``end``; none at the end of the file."""
         size = _CHUNK
         if end is not None and self._number >= end.number:
@@ -240,7 +240,7 @@ class _Files:
             if number >= self._number or self._open_numbered(number):
                 return
 
-    def go_back(self, lines: int, budget: int | None = None) -> Iterator[None]:
+    def go_back_lines(self, lines: int, budget: int | None = None) -> Iterator[None]:
         """Go back from the end by ``lines`` lines, or about ``budget`` bytes; yields after each
         block.
 
@@ -260,7 +260,7 @@ class _Files:
                 if budget is not None and walked > budget:
                     return
                 yield
-            before = self._before()
+            before = self._open_previous()
             if before is None:
                 return
             fd, is_end = before
@@ -269,10 +269,10 @@ class _Files:
                 if found == lines:
                     os.close(fd)
                     return
-            self._take(fd, self._number - 1)
+            self._switch_to(fd, self._number - 1)
             self._offset = _end_of_records(fd)
 
-    def _before(self) -> tuple[int, bool] | None:
+    def _open_previous(self) -> tuple[int, bool] | None:
         """Open the file before this one, and whether a line ends with it; None if it is gone."""
         try:
             fd = os.open(numbered(self._path, self._number - 1), os.O_RDONLY | os.O_CLOEXEC)
@@ -364,11 +364,11 @@ def last_lines(path: str, lines: int = 80, limit: int = 2048) -> str:
     """The end of a log as text: the termination message of FallbackToLogsOnError."""
     # The last 80 lines or 2 KiB, as the kubelet takes them (decision 34).
     text, formatter = b"", _Formatter(LogOptions())
-    with contextlib.suppress(OSError), contextlib.closing(_Files(path)) as files:
+    with contextlib.suppress(OSError), contextlib.closing(_LogFiles(path)) as files:
         end = files.end()
-        for _ in files.go_back(lines, _LAST_BYTES):
+        for _ in files.go_back_lines(lines, _LAST_BYTES):
             pass
-        while (records := files.read(end)) or files.go_on(end):
+        while (records := files.read(end)) or files.go_to_next(end):
             text = (text + formatter.feed(records))[-limit:] if records else text
     return text.decode(errors="replace").strip("\n")
 

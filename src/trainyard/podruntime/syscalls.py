@@ -13,6 +13,7 @@ import mmap
 import os
 import platform
 import signal
+import sys
 from collections.abc import Iterable
 
 CLONE_PARENT = 0x00008000
@@ -320,10 +321,16 @@ def join_cgroups(paths: Iterable[str]) -> None:
             file.write("0")
 
 
-def import_folder() -> str:
-    """The folder from which a fresh interpreter can import this package."""
+def interpreter_command(module: str, *arguments: str) -> list[str]:
+    """The command line of a fresh interpreter that runs ``main()`` of one of our modules.
+
+    It is isolated: the caller's environment, folder and site packages have no say, nor a place in
+    its memory. In its ``sys.argv`` the arguments begin at 2.
+    """
     package = __name__.partition(".")[0]
     folder = os.path.dirname(os.path.abspath(__file__))
     while os.path.basename(folder) != package:
         folder = os.path.dirname(folder)
-    return os.path.dirname(folder)
+    boot = f"import sys; sys.path.append(sys.argv[1]); from {module} import main; main()"
+    switches = ("-I", "-S", "-B", "-X", "utf8", "-c", boot)
+    return [sys.executable, *switches, os.path.dirname(folder), *arguments]

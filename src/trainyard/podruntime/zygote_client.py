@@ -11,7 +11,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys as python
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -30,14 +29,6 @@ _ATTEMPTS = 10
 _LIFE_SIGN_SECONDS = 30.0
 _DELAY_SECONDS = 1.0
 _LAST_MESSAGES = 16
-
-
-_BOOT = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from trainyard.podruntime import zygote; zygote.main()"
-)
-# Isolated mode: nothing of the caller's environment may reach the zygote or its memory.
-_SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
 
 
 class _SpareProcess(ForkedChild):
@@ -128,9 +119,9 @@ class ZygoteClient:
     def start(self, child: ForkedChild) -> None:
         """Request a fork. Never raises: the child's ``on_…`` methods report what becomes of it."""
         self._queue.append(child)
-        self._pump()
+        self._send_queued()
 
-    def _pump(self) -> None:
+    def _send_queued(self) -> None:
         if self._control is None and time.monotonic() >= self._spawned_at + _DELAY_SECONDS:
             self._spawn()
         while self._queue and self._control is not None and len(self._forking) < _AT_ONCE:
@@ -225,7 +216,7 @@ class ZygoteClient:
             child.kill(child.pending_signal)
         elif isinstance(child, _SpareProcess):
             self._spares.append(child)
-        self._pump()
+        self._send_queued()
 
     def _fork_again(self, child: ForkedChild) -> None:
         self._forking.remove(child)
@@ -235,7 +226,7 @@ class ZygoteClient:
             )
         else:
             self._queue.appendleft(child)
-        self._pump()
+        self._send_queued()
 
     def _on_invalid_report(self, child: ForkedChild, error: Exception) -> None:
         self._forget_channel(child)
@@ -324,7 +315,7 @@ class ZygoteClient:
                 self._forget_channel(child)
                 self._fork_again(child)
         if not self._closed:
-            self._pump()
+            self._send_queued()
         # A child being forked could be mistaken for an orphan.
         if self._may_have_orphans and not self._forking:
             self._may_have_orphans = False
@@ -366,8 +357,8 @@ def _spawn_zygote(base: str) -> tuple[int, socket.socket]:
     ``base`` as in ``ClusterContext``, "" where pods have no root of their own.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    folder = sys.import_folder()
-    argv = [python.executable, *_SWITCHES, folder, str(theirs.fileno()), base]
+    module = "trainyard.podruntime.zygote"
+    argv = sys.interpreter_command(module, str(theirs.fileno()), base)
     with theirs:
         pid = sys.clone(0)
         if pid:
@@ -379,9 +370,9 @@ def _spawn_zygote(base: str) -> tuple[int, socket.socket]:
             sys.close_others({theirs.fileno()})
             theirs.set_inheritable(True)
             sys.keep_capabilities()
-            os.execve(python.executable, argv, {})
+            os.execve(argv[0], argv, {})
         except BaseException as error:
-            event_loop.log(f"cannot run {python.executable}: {error}")
+            event_loop.log(f"cannot run {argv[0]}: {error}")
         finally:
             os._exit(1)
 

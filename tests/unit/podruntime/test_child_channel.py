@@ -1,4 +1,4 @@
-"""What a child has said is heard, however it ends."""
+"""A child's reports are received, however it ends."""
 
 from __future__ import annotations
 

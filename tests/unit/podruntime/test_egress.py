@@ -1,4 +1,4 @@
-"""The parts of the way out that need no network: packets, names, limits."""
+"""The parts of egress that need no network: packets, policy, limits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def syn(*, head: bytes = b"", options: bytes = b"", flags: int = 2, protocol: in
     return ip + head + segment + options
 
 
-def sums_to_nothing(data: bytes) -> bool:
+def has_valid_checksum(data: bytes) -> bool:
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total == 0xFFFF
 
 
-def pseudo(source: bytes, target: bytes, segment: bytes) -> bytes:
+def with_pseudo_header(source: bytes, target: bytes, segment: bytes) -> bytes:
     return source + target + struct.pack(">HH", 6, len(segment)) + segment
 
 
@@ -44,7 +44,7 @@ def test_the_first_packet_is_sent_again_as_its_pod_meant_it() -> None:
     resent = parse_opening.resent()
     assert resent[0] == 0x45, "options of IP are left out: they may name another way"
     assert resent[40:] == options
-    assert sums_to_nothing(pseudo(POD, TARGET, resent[20:]))
+    assert has_valid_checksum(with_pseudo_header(POD, TARGET, resent[20:]))
 
 
 def test_a_refusal_acknowledges_what_it_refuses() -> None:
@@ -53,10 +53,10 @@ def test_a_refusal_acknowledges_what_it_refuses() -> None:
     answer = ip_packets.reset(parse_opening)
     assert struct.unpack_from(">HHII", answer) == (80, 1234, 0, 8)
     assert answer[13] == 0x14
-    assert sums_to_nothing(pseudo(TARGET, POD, answer))
+    assert has_valid_checksum(with_pseudo_header(TARGET, POD, answer))
     quoting = ip_packets.unreachable(ip_packets.PROHIBITED, parse_opening.head)
     assert quoting[:2] == b"\x03\x0d"
-    assert sums_to_nothing(quoting)
+    assert has_valid_checksum(quoting)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What pods' resolver says of names, without asking anybody, and in which bytes."""
+"""DNS answers that are given without asking a name server, and their encoding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from trainyard.podruntime.protocol import Name, Named, SetNames
 EXTENDED = struct.pack(">BHHIH", 0, 41, 1232, 0, 0)
 
 
-def asks(name: str, kind: int = A, more: bytes = b"") -> bytes:
+def query_bytes(name: str, kind: int = A, more: bytes = b"") -> bytes:
     labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
     head = struct.pack(">HHHHHH", 77, 0x100, 1, 0, 0, bool(more))
     return head + labels + b"\0" + struct.pack(">HH", kind, 1) + more
@@ -57,17 +57,17 @@ ZONE = zone(
 )
 
 
-def said(name: str, kind: int = A, among: ClusterZone = ZONE) -> tuple[int, list[str], str]:
+def local_answer(name: str, kind: int = A, among: ClusterZone = ZONE) -> tuple[int, list[str], str]:
     """The code, what is answered, and whom to ask for the rest."""
     answer_locally = dns_local_answers.answer_locally(
-        dns_messages.read_question(asks(name, kind)), among
+        dns_messages.read_question(query_bytes(name, kind)), among
     )
     assert answer_locally is not None
-    shown = [_shown(each) for each in answer_locally.answer.records]
+    shown = [record_text(each) for each in answer_locally.answer.records]
     return answer_locally.answer.code, shown, answer_locally.elsewhere
 
 
-def _shown(record: Record) -> str:
+def record_text(record: Record) -> str:
     if record.kind == A:
         return socket.inet_ntoa(record.data)
     if record.kind == SRV:
@@ -137,24 +137,24 @@ ABSENT = [
 
 @pytest.mark.parametrize(("name", "kind", "answers"), EXISTING)
 def test_what_there_is(name: str, kind: int, answers: list[str]) -> None:
-    assert said(name, kind) == (dns_messages.NO_ERROR, answers, "")
+    assert local_answer(name, kind) == (dns_messages.NO_ERROR, answers, "")
 
 
 @pytest.mark.parametrize("name", ABSENT)
 @pytest.mark.parametrize("kind", [A, AAAA])
 def test_what_there_is_not_is_said_at_once(name: str, kind: int) -> None:
-    assert said(name, kind) == (dns_messages.NO_SUCH_NAME, [], "")
+    assert local_answer(name, kind) == (dns_messages.NO_SUCH_NAME, [], "")
 
 
 def test_an_alias_that_leads_to_nothing_says_so() -> None:
     nowhere = f"nobody.{BELOW}"
-    assert said(f"dangling.{BELOW}") == (dns_messages.NO_SUCH_NAME, [nowhere], "")
+    assert local_answer(f"dangling.{BELOW}") == (dns_messages.NO_SUCH_NAME, [nowhere], "")
 
 
 def test_what_an_alias_outside_stands_for_is_asked_elsewhere() -> None:
     outside = "data.example.org"
-    assert said(f"outside.{BELOW}") == (dns_messages.NO_ERROR, [outside], outside)
-    assert said(f"second.{BELOW}") == (
+    assert local_answer(f"outside.{BELOW}") == (dns_messages.NO_ERROR, [outside], outside)
+    assert local_answer(f"second.{BELOW}") == (
         dns_messages.NO_ERROR,
         [f"outside.{BELOW}", outside],
         outside,
@@ -166,28 +166,29 @@ def test_what_an_alias_outside_stands_for_is_asked_elsewhere() -> None:
 )
 def test_what_the_machines_servers_are_asked(name: str, kind: int) -> None:
     assert (
-        dns_local_answers.answer_locally(dns_messages.read_question(asks(name, kind)), ZONE) is None
+        dns_local_answers.answer_locally(dns_messages.read_question(query_bytes(name, kind)), ZONE)
+        is None
     )
 
 
 def test_names_change() -> None:
     one = zone(web=WEB, db=DB)
-    assert said("2.0.244.10.in-addr.arpa", PTR, one)[1] == [f"db-0.db.{BELOW}"]
+    assert local_answer("2.0.244.10.in-addr.arpa", PTR, one)[1] == [f"db-0.db.{BELOW}"]
     moved = json.dumps(Named((Name("10.244.0.9"),), is_headless=True))
     one.set(SetNames({"ns/db": moved, "ns/web": ""}))
-    assert said(f"db.{BELOW}", A, one)[1] == ["10.244.0.9"]
+    assert local_answer(f"db.{BELOW}", A, one)[1] == ["10.244.0.9"]
     for gone in (f"web.{BELOW}", "2.0.244.10.in-addr.arpa", f"_http._tcp.db.{BELOW}"):
-        assert said(gone, A, one) == (dns_messages.NO_SUCH_NAME, [], "")
+        assert local_answer(gone, A, one) == (dns_messages.NO_SUCH_NAME, [], "")
     one.set(SetNames({"ns/web": json.dumps(WEB)}, is_all=True))
-    assert said(f"web.{BELOW}", A, one)[1] == ["10.96.0.7"]
-    assert said(f"db.{BELOW}", A, one)[0] == dns_messages.NO_SUCH_NAME
+    assert local_answer(f"web.{BELOW}", A, one)[1] == ["10.96.0.7"]
+    assert local_answer(f"db.{BELOW}", A, one)[0] == dns_messages.NO_SUCH_NAME
 
 
 # -- bytes -----------------------------------------------------------------------------------------
 
 
 def test_an_answer_byte_by_byte() -> None:
-    asked = dns_messages.read_question(asks("a.b", A))
+    asked = dns_messages.read_question(query_bytes("a.b", A))
     record = Record("a.b", A, bytes([1, 2, 3, 4]))
     assert dns_messages.build_answer(asked, Answer(0, (record,))).hex(" ") == (
         "00 4d 85 80 00 01 00 01 00 00 00 00 01 61 01 62 00 00 01 00 01 "
@@ -202,7 +203,7 @@ def test_who_says_how_much_there_is_room_for_is_answered_so() -> None:
         (EXTENDED, 1232, 75),
         (b"", dns_messages.MAX_MESSAGE_BYTES, 100),
     ):
-        asked = dns_messages.read_question(asks("a.b", A, more))
+        asked = dns_messages.read_question(query_bytes("a.b", A, more))
         message = dns_messages.build_answer(
             asked, Answer(0, records), min(room, dns_messages.MAX_MESSAGE_BYTES)
         )
@@ -216,7 +217,7 @@ def test_who_says_how_much_there_is_room_for_is_answered_so() -> None:
 
 
 def test_names_of_an_answer_are_read_as_they_were_written() -> None:
-    asked = dns_messages.read_question(asks("a.b", A))
+    asked = dns_messages.read_question(query_bytes("a.b", A))
     chain = (
         Record("a.b", CNAME, b"", "data.example.org"),
         Record("data.example.org", CNAME, b"", "b"),
@@ -234,11 +235,11 @@ def test_names_of_an_answer_are_read_as_they_were_written() -> None:
     [
         b"",
         b"x" * 11,
-        asks("example.org")[:-1],
-        asks("a")[:12] + b"\xc0\x0c\0\1\0\1",
-        b"\0\1\x80\0" + asks("a")[4:],
-        asks("a")[:4] + b"\0\2" + asks("a")[6:],
-        asks("a")[:12] + b"\x3f" + b"a" * 20,
+        query_bytes("example.org")[:-1],
+        query_bytes("a")[:12] + b"\xc0\x0c\0\1\0\1",
+        b"\0\1\x80\0" + query_bytes("a")[4:],
+        query_bytes("a")[:4] + b"\0\2" + query_bytes("a")[6:],
+        query_bytes("a")[:12] + b"\x3f" + b"a" * 20,
     ],
 )
 def test_what_is_no_question_is_refused(message: bytes) -> None:
@@ -250,11 +251,11 @@ def test_what_is_no_question_is_refused(message: bytes) -> None:
     "message",
     [
         b"",
-        asks("a")[:-1],
-        asks("a")[:6] + b"\0\1" + asks("a")[8:],
-        asks("a")[:6] + b"\0\1" + asks("a")[8:12] + b"\xc0\x0c",
-        asks("a")[:6] + b"\0\1" + asks("a")[8:] + b"\xc0\x13",
-        asks("a")[:6] + b"\0\1" + asks("a")[8:] + b"\x03a.b\0\0\1\0\1\0\0\0\0\0\0",
+        query_bytes("a")[:-1],
+        query_bytes("a")[:6] + b"\0\1" + query_bytes("a")[8:],
+        query_bytes("a")[:6] + b"\0\1" + query_bytes("a")[8:12] + b"\xc0\x0c",
+        query_bytes("a")[:6] + b"\0\1" + query_bytes("a")[8:] + b"\xc0\x13",
+        query_bytes("a")[:6] + b"\0\1" + query_bytes("a")[8:] + b"\x03a.b\0\0\1\0\1\0\0\0\0\0\0",
     ],
 )
 def test_a_broken_answer_is_refused(message: bytes) -> None:
@@ -264,7 +265,7 @@ def test_a_broken_answer_is_refused(message: bytes) -> None:
 
 def test_an_answer_of_noise_is_read_or_refused() -> None:
     whole = dns_messages.build_answer(
-        dns_messages.read_question(asks("a.b", A)),
+        dns_messages.read_question(query_bytes("a.b", A)),
         Answer(0, (Record("a.b", CNAME, b"", "c.d"), Record("c.d", A, bytes(4)))),
     )
     for place in range(len(whole)):

@@ -1,4 +1,4 @@
-"""A handler that fails takes along what it was for, and nothing else."""
+"""A handler that fails ends what it was for, and nothing else."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_a_handler_that_fails_is_told_to_its_owner_and_the_others_go_on(
     pipes: list[Pipe], capfd: pytest.CaptureFixture[str]
 ) -> None:
     (bad, _), (good, _) = pipes
-    loop, told, heard = EventLoop(), [], []
-    loop.register(bad, fail, told.append)
-    loop.register(good, lambda _: heard.append(os.read(good, 1)), told.append)
+    loop, errors, handled = EventLoop(), [], []
+    loop.register(bad, fail, errors.append)
+    loop.register(good, lambda _: handled.append(os.read(good, 1)), errors.append)
     assert loop.run_once(0)
-    assert [str(error) for error in told] == ["a defect"]
-    assert heard == [b"x"]
+    assert [str(error) for error in errors] == ["a defect"]
+    assert handled == [b"x"]
     assert "RuntimeError: a defect" in capfd.readouterr().err
 
 
@@ -44,17 +44,17 @@ def test_what_can_be_neither_handled_nor_ended_is_given_up(
     pipes: list[Pipe], capfd: pytest.CaptureFixture[str]
 ) -> None:
     (bad, _), (good, _) = pipes
-    loop, heard = EventLoop(), []
+    loop, handled = EventLoop(), []
 
     def cannot_end(_: Exception) -> None:
         raise OSError("nor this")
 
     loop.register(bad, fail, cannot_end)
     assert loop.run_once(0)
-    loop.register(good, lambda _: heard.append(os.read(good, 1)), cannot_end)
+    loop.register(good, lambda _: handled.append(os.read(good, 1)), cannot_end)
     assert loop.run_once(0)
     assert not loop.run_once(0), "it is asked no more"
-    assert heard == [b"x"]
+    assert handled == [b"x"]
     assert f"descriptor {bad} is given up" in capfd.readouterr().err
 
 

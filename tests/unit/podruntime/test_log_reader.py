@@ -14,12 +14,12 @@ from trainyard.podruntime.log_files import LogFile, timestamp
 from trainyard.podruntime.log_reader import LogOptions, last_lines, read_log
 
 
-async def text_of(path: Path, options: LogOptions | None = None) -> str:
+async def read_text(path: Path, options: LogOptions | None = None) -> str:
     chunks = [c async for c in read_log(str(path), options or LogOptions(), lambda: True)]
     return b"".join(chunks).decode()
 
 
-def written(path: Path, *pieces: bytes) -> Path:
+def write_log(path: Path, *pieces: bytes) -> Path:
     log = LogFile(str(path))
     for piece in pieces:
         log.write(piece)
@@ -29,8 +29,8 @@ def written(path: Path, *pieces: bytes) -> Path:
 
 
 async def test_pieces_of_a_line_are_joined_when_read(tmp_path: Path) -> None:
-    path = written(tmp_path / "log", b"one\ntw", b"o\nthr", b"ee", b"\nfour")
-    assert await text_of(path) == "one\ntwo\nthree\nfour"
+    path = write_log(tmp_path / "log", b"one\ntw", b"o\nthr", b"ee", b"\nfour")
+    assert await read_text(path) == "one\ntwo\nthree\nfour"
 
 
 def test_a_line_that_grows_all_the_time_is_due_when_it_has_been_there_for_a_moment(
@@ -53,7 +53,7 @@ def test_a_line_that_grows_all_the_time_is_due_when_it_has_been_there_for_a_mome
 
 
 async def test_a_record_is_time_stream_flag_text(tmp_path: Path) -> None:
-    path = written(tmp_path / "log", b"one\nrest")
+    path = write_log(tmp_path / "log", b"one\nrest")
     first, second = path.read_text().splitlines()
     assert first.split(" ")[1:] == ["stdout", "F", "one"]
     assert second.split(" ")[1:] == ["stdout", "P", "rest"]
@@ -62,16 +62,16 @@ async def test_a_record_is_time_stream_flag_text(tmp_path: Path) -> None:
 
 async def test_a_long_line_is_cut_in_the_file_and_whole_when_read(tmp_path: Path) -> None:
     line = b"x" * 50_000
-    path = written(tmp_path / "log", line[:20_000], line[20_000:] + b"\n")
-    assert await text_of(path) == line.decode() + "\n"
+    path = write_log(tmp_path / "log", line[:20_000], line[20_000:] + b"\n")
+    assert await read_text(path) == line.decode() + "\n"
 
 
 @pytest.mark.parametrize("tail", [0, 1, 2, 3, 99])
 async def test_tail_counts_lines_not_records(tmp_path: Path, tail: int) -> None:
-    path = written(tmp_path / "log", b"one\ntw", b"o\nthr", b"ee\n")
+    path = write_log(tmp_path / "log", b"one\ntw", b"o\nthr", b"ee\n")
     lines = ["one\n", "two\n", "three\n"]
     expected = "".join(lines[-tail:]) if tail else ""
-    assert await text_of(path, LogOptions(tail=tail)) == expected
+    assert await read_text(path, LogOptions(tail=tail)) == expected
 
 
 async def test_since_leaves_out_what_is_older(tmp_path: Path) -> None:
@@ -80,11 +80,11 @@ async def test_since_leaves_out_what_is_older(tmp_path: Path) -> None:
         "2026-01-01T00:00:00.000000001Z stdout F old\n2026-01-01T00:00:02.5Z stdout F new\n"
     )
     since = datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC)
-    assert await text_of(path, LogOptions(since=since)) == "new\n"
+    assert await read_text(path, LogOptions(since=since)) == "new\n"
 
 
 async def test_last_lines_are_limited_in_lines_and_bytes(tmp_path: Path) -> None:
-    path = written(tmp_path / "log", b"".join(b"%d\n" % i for i in range(200)))
+    path = write_log(tmp_path / "log", b"".join(b"%d\n" % i for i in range(200)))
     text = last_lines(str(path))
     assert text.splitlines() == [str(i) for i in range(120, 200)]
     assert len(last_lines(str(path), limit=10)) <= 10
@@ -97,6 +97,6 @@ def test_times_are_rfc_3339_with_nanoseconds() -> None:
 @given(st.lists(st.binary(max_size=40), max_size=8))
 async def test_what_was_written_is_what_is_read(pieces: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = written(Path(folder) / "log", *pieces)
+        path = write_log(Path(folder) / "log", *pieces)
         chunks = [c async for c in read_log(str(path), LogOptions(), lambda: True)]
         assert b"".join(chunks) == b"".join(pieces)

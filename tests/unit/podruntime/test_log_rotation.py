@@ -1,4 +1,4 @@
-"""A log of several files: what is kept of it, and what readers see while it rotates."""
+"""A log of several files: what is kept, and what readers see while it rotates."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from trainyard.podruntime.log_files import LogFile, LogLimits, drop_oldest
 from trainyard.podruntime.log_reader import MISSING, LogOptions, last_lines, read_log
 
 
-async def text_of(path: Path, options: LogOptions | None = None) -> bytes:
+async def read_bytes(path: Path, options: LogOptions | None = None) -> bytes:
     return b"".join([c async for c in read_log(str(path), options or LogOptions(), lambda: True)])
 
 
-def written(path: Path, pieces: list[bytes], limits: LogLimits) -> Path:
+def write_log(path: Path, pieces: list[bytes], limits: LogLimits) -> Path:
     log = LogFile(str(path), limits)
     for piece in pieces:
         log.write(piece)
@@ -36,7 +36,7 @@ LINES = [b"line %d\n" % number for number in range(100)]
 MANY_FILES = LogLimits(size=200, files=100)
 
 
-def used(folder: Path) -> int:
+def disk_usage(folder: Path) -> int:
     return sum(entry.stat().st_size for entry in folder.iterdir())
 
 
@@ -50,8 +50,8 @@ async def test_what_is_read_is_the_end_of_what_was_written(
 ) -> None:
     """Also of lines in pieces, empty ones, and bytes that are no text."""
     with tempfile.TemporaryDirectory() as folder:
-        path = written(Path(folder) / "log" / "0.log", pieces, LogLimits(size, files))
-        whole = await text_of(path)
+        path = write_log(Path(folder) / "log" / "0.log", pieces, LogLimits(size, files))
+        whole = await read_bytes(path)
         kept = list(path.parent.iterdir())
         assert b"".join(pieces).endswith(whole)
         assert len(kept) <= files
@@ -68,37 +68,37 @@ async def test_tail_counts_lines_through_all_files(
     pieces: list[bytes], size: int, tail: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = written(Path(folder) / "0.log", pieces, LogLimits(size, 1000))
+        path = write_log(Path(folder) / "0.log", pieces, LogLimits(size, 1000))
         lines = [part + b"\n" for part in b"".join(pieces).split(b"\n")]
         lines[-1] = lines[-1][:-1]
         lines = [line for line in lines if line]
         expected = b"".join(lines[-tail:]) if tail else b""
-        assert await text_of(path, LogOptions(tail=tail)) == expected
+        assert await read_bytes(path, LogOptions(tail=tail)) == expected
         assert last_lines(str(path), tail) == expected.decode(errors="replace").strip("\n")
 
 
 async def test_a_limit_of_bytes_and_times_hold_through_all_files(tmp_path: Path) -> None:
-    path = written(tmp_path / "0.log", LINES, MANY_FILES)
+    path = write_log(tmp_path / "0.log", LINES, MANY_FILES)
     assert len(list(tmp_path.iterdir())) > 3
-    assert await text_of(path) == b"".join(LINES)
-    assert await text_of(path, LogOptions(limit=100)) == b"".join(LINES)[:100]
-    assert await text_of(path, LogOptions(tail=60, limit=100)) == b"".join(LINES[-60:])[:100]
-    stamped = (await text_of(path, LogOptions(timestamps=True))).splitlines()
+    assert await read_bytes(path) == b"".join(LINES)
+    assert await read_bytes(path, LogOptions(limit=100)) == b"".join(LINES)[:100]
+    assert await read_bytes(path, LogOptions(tail=60, limit=100)) == b"".join(LINES[-60:])[:100]
+    stamped = (await read_bytes(path, LogOptions(timestamps=True))).splitlines()
     middle = datetime.fromisoformat(stamped[50].split(b" ")[0].decode()[:26]).replace(tzinfo=UTC)
-    since = await text_of(path, LogOptions(since=middle))
+    since = await read_bytes(path, LogOptions(since=middle))
     assert since.endswith(b"".join(LINES[50:]))
     assert len(since) < len(b"".join(LINES))
 
 
 def test_files_that_are_older_than_asked_for_are_not_read(tmp_path: Path) -> None:
-    path = written(tmp_path / "0.log", LINES, MANY_FILES)
+    path = write_log(tmp_path / "0.log", LINES, MANY_FILES)
     (tmp_path / "0.log.1").chmod(0)
     rotated = sorted(tmp_path.glob("0.log.*"))
     for each in rotated:
         os.utime(each, (1000, 1000))
         each.write_bytes(b"9999-01-01T00:00:00Z stdout F from a file that is too old\n")
         os.utime(each, (1000, 1000))
-    found = asyncio.run(text_of(path, LogOptions(since=datetime(2020, 1, 1, tzinfo=UTC))))
+    found = asyncio.run(read_bytes(path, LogOptions(since=datetime(2020, 1, 1, tzinfo=UTC))))
     assert b"too old" not in found
     assert LINES[-1] in found
 
@@ -106,17 +106,17 @@ def test_files_that_are_older_than_asked_for_are_not_read(tmp_path: Path) -> Non
 @pytest.mark.parametrize("lacking", [0, 1])
 async def test_what_a_kill_amid_a_rotation_leaves_is_a_log(tmp_path: Path, lacking: int) -> None:
     """Between the rename and the next file there is none at the path itself."""
-    path = written(tmp_path / "0.log", LINES, MANY_FILES)
+    path = write_log(tmp_path / "0.log", LINES, MANY_FILES)
     newest = max(int(each.suffix[1:]) for each in tmp_path.glob("0.log.*"))
     path.rename(tmp_path / f"0.log.{newest + 1}")
     if lacking:
         (tmp_path / "0.log.1").unlink()
     assert log_reader.has_log(str(path))
     assert log_reader.logs_in(tmp_path) == [path]
-    text = await text_of(path)
+    text = await read_bytes(path)
     assert b"".join(LINES).endswith(text)
     assert (text == b"".join(LINES)) is not bool(lacking)
-    assert await text_of(path, LogOptions(tail=50)) == b"".join(LINES[-50:])
+    assert await read_bytes(path, LogOptions(tail=50)) == b"".join(LINES[-50:])
     assert last_lines(str(path), 2) == "line 98\nline 99"
     log_reader.remove(path)
     assert not log_reader.has_log(str(path))
@@ -164,7 +164,7 @@ async def test_followers_that_keep_up_have_every_line_once(tmp_path: Path) -> No
                 log.write(cut)
                 log.flush()
             sent += len(chunk)
-            assert used(tmp_path) <= limits.size * limits.files + len(chunk) * 2
+            assert disk_usage(tmp_path) <= limits.size * limits.files + len(chunk) * 2
             for reader in readers:
                 await reader.reach(sent - 100_000)
         log.close()
@@ -231,14 +231,14 @@ async def test_what_a_reader_has_yet_to_read_is_kept_for_it_as_long_as_there_is_
     assert await anext(chunks) == b"first\n"
     for number in range(300):
         log.write(b"%d\n" % number)
-    assert 10_000 < used(tmp_path) < 20_000
+    assert 10_000 < disk_usage(tmp_path) < 20_000
     over = True
     rest = b"".join([chunk async for chunk in chunks])
     assert rest.split() == [b"%d" % number for number in range(300)]
     for number in range(100):
         log.write(b"%d\n" % number)
     log.close()
-    assert used(tmp_path) < 3500
+    assert disk_usage(tmp_path) < 3500
 
 
 async def test_a_reader_that_stands_still_costs_no_more_disk_than_is_held(tmp_path: Path) -> None:
@@ -249,10 +249,10 @@ async def test_a_reader_that_stands_still_costs_no_more_disk_than_is_held(tmp_pa
     assert await anext(chunks) == b"first\n"
     for number in range(3000):
         log.write(b"%d\n" % number)
-        assert used(tmp_path) < 25_000
+        assert disk_usage(tmp_path) < 25_000
     await chunks.aclose()
     drop_oldest(str(path), limits)
-    assert used(tmp_path) < 3500
+    assert disk_usage(tmp_path) < 3500
     log.close()
 
 
@@ -263,7 +263,7 @@ async def test_a_line_without_an_end_is_kept_to_the_limit_and_read_in_pieces(
     for _ in range(160):
         log.write(b"x" * 65_536)
     log.close()
-    assert used(tmp_path) <= 3 << 20
+    assert disk_usage(tmp_path) <= 3 << 20
     pieces = [
         chunk async for chunk in read_log(str(tmp_path / "0.log"), LogOptions(tail=1), lambda: True)
     ]
@@ -298,7 +298,7 @@ async def test_on_a_full_disk_output_is_left_out_and_said_so_and_then_goes_on() 
     """Rotation included: it has to make do without room for another file."""
     with on_small_disk(FULL, "size=400k", keep="logs") as (folder, done):
         assert done.returncode == 0, done.stderr
-        lines = (await text_of(folder / "0.log")).splitlines()
+        lines = (await read_bytes(folder / "0.log")).splitlines()
     assert lines[-100:] == [b"after %d" % number for number in range(100)]
     [mark] = [number for number, line in enumerate(lines) if b"are missing here" in line]
     assert b"No space left on device" in lines[mark]
@@ -321,4 +321,4 @@ async def test_a_disk_with_no_file_to_spare_is_survived() -> None:
     """Two folders and two files take all inodes: there is none for a third file."""
     with on_small_disk(FILES, "size=1m,nr_inodes=4", keep="logs") as (folder, done):
         assert done.returncode == 0, done.stderr
-        assert await text_of(folder / "0.log")
+        assert await read_bytes(folder / "0.log")

@@ -1,4 +1,4 @@
-"""What relay and shim say to each other of a caller's socket."""
+"""Requests and answers between relay and shim for sockets with the caller's address."""
 
 from __future__ import annotations
 

@@ -113,19 +113,19 @@ class PodQuota:
 
     def __init__(self, each: int, total: int) -> None:
         self._each, self._total = each, total
-        self._held: Counter[bytes] = Counter()
+        self._taken: Counter[bytes] = Counter()
         self.sum = 0
 
     def take(self, source: bytes) -> bool:
         """Take one more; False where there is no room."""
-        if self.sum >= self._total or self._held[source] >= self._each:
+        if self.sum >= self._total or self._taken[source] >= self._each:
             return False
-        self._held[source] += 1
+        self._taken[source] += 1
         self.sum += 1
         return True
 
     def give_back(self, source: bytes) -> None:
         self.sum -= 1
-        self._held[source] -= 1
-        if not self._held[source]:
-            del self._held[source]
+        self._taken[source] -= 1
+        if not self._taken[source]:
+            del self._taken[source]

@@ -43,24 +43,24 @@ class EgressRelay:
     def __init__(self, sockets: TproxySockets, control: socket.socket, open_files: int) -> None:
         for each in sockets:
             each.setblocking(False)
-        poll = self._poll = RelayLoop()
-        replies, streams = SpoofedReplies(sockets.replies), TcpStreams(poll)
+        loop = self._loop = RelayLoop()
+        replies, streams = SpoofedReplies(sockets.replies), TcpStreams(loop)
         connections = _quota(_CONNECTIONS, open_files * 3 // 4 // _CONNECTION_DESCRIPTORS)
         associations = _quota(_ASSOCIATIONS, open_files // 8)
         lookups = _quota(_LOOKUPS, open_files // 16)
         self._streams = streams
         policy = self._policy = EgressPolicy(Routes())
         opening = sockets.caught, sockets.streams, sockets.again
-        self._connecting = TcpConnector(*opening, poll, replies, streams, connections, policy)
-        self._datagrams = UdpForwarder(poll, replies, associations, policy)
+        self._connecting = TcpConnector(*opening, loop, replies, streams, connections, policy)
+        self._datagrams = UdpForwarder(loop, replies, associations, policy)
         self._datagrams.listen_on(sockets.datagrams)
         questions = sockets.questions, sockets.long_questions
         self._zone = ClusterZone()
-        self._resolver = Resolver(*questions, poll, self._zone, lookups, connections)
+        self._resolver = Resolver(*questions, loop, self._zone, lookups, connections)
         self._control = control
         self._on_update(0)  # blocks: no connection before the first update says which are allowed
         control.setblocking(False)
-        poll.watch(control.fileno(), self._on_update)
+        loop.watch(control.fileno(), self._on_update)
 
     def _on_update(self, _: int) -> None:
         try:
@@ -85,7 +85,7 @@ class EgressRelay:
                 self._zone.set(from_raw(SetNames, json.loads(file.read())))
 
     def run(self) -> None:
-        self._poll.run()
+        self._loop.run()
 
 
 def _quota(wanted: tuple[int, int], possible: int) -> PodQuota:

@@ -9,18 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys as python
 
 from trainyard.podruntime import event_loop
 from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.processes.child_channel import receive_descriptors
-
-_BOOT = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from trainyard.podruntime.egress import relay; relay.main()"
-)
-# Isolated mode: nothing of the caller's environment may reach the relay or its memory.
-_SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
 
 
 def start() -> socket.socket:
@@ -49,8 +41,8 @@ def start() -> socket.socket:
 
 
 def _start_relay(descriptors: list[int]) -> None:
-    folder = sys.import_folder()
-    argv = [python.executable, *_SWITCHES, folder, ",".join(map(str, descriptors))]
+    module = "trainyard.podruntime.egress.relay"
+    argv = sys.interpreter_command(module, ",".join(map(str, descriptors)))
     if sys.clone(0):
         return
     try:
@@ -59,8 +51,8 @@ def _start_relay(descriptors: list[int]) -> None:
         sys.close_others(set(descriptors))
         for fd in descriptors:
             os.set_inheritable(fd, True)
-        os.execve(python.executable, argv, {})
+        os.execve(argv[0], argv, {})
     except BaseException as error:
-        event_loop.log(f"cannot run {python.executable}: {error}")
+        event_loop.log(f"cannot run {argv[0]}: {error}")
     finally:
         os._exit(1)

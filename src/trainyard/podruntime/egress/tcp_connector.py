@@ -45,20 +45,20 @@ class TcpConnector:
         caught: socket.socket,
         listener: socket.socket,
         resend: socket.socket,
-        poll: RelayLoop,
+        loop: RelayLoop,
         replies: SpoofedReplies,
         streams: TcpStreams,
         quota: PodQuota,
         policy: EgressPolicy,
     ) -> None:
         self._caught, self._listener, self._resend = caught, listener, resend
-        self._poll, self._replies, self._streams = poll, replies, streams
+        self._loop, self._replies, self._streams = loop, replies, streams
         self._quota = quota
         self._policy = policy
         self._attempts: dict[Flow, _Attempt] = {}
-        poll.watch(caught.fileno(), self._read)
-        poll.watch(listener.fileno(), self._accept)
-        poll.every_second(self._drop_late)
+        loop.watch(caught.fileno(), self._read)
+        loop.watch(listener.fileno(), self._accept)
+        loop.every_second(self._drop_late)
 
     def _read(self, _: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -99,13 +99,13 @@ class TcpConnector:
         self._attempts[flow] = _Attempt(opening, outside)
         code = outside.connect_ex(endpoint)
         if code == errno.EINPROGRESS:
-            self._poll.watch(outside.fileno(), partial(self._on_writable, flow), OUT)
+            self._loop.watch(outside.fileno(), partial(self._on_writable, flow), OUT)
         else:
             self._on_connect_result(flow, code)
 
     def _on_writable(self, flow: Flow, _: int) -> None:
         attempt = self._attempts[flow]
-        self._poll.unwatch(attempt.outside.fileno())
+        self._loop.unwatch(attempt.outside.fileno())
         self._on_connect_result(
             flow, attempt.outside.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         )
@@ -144,7 +144,7 @@ class TcpConnector:
 
     def _drop(self, flow: Flow) -> None:
         attempt = self._attempts.pop(flow)
-        self._poll.unwatch(attempt.outside.fileno())
+        self._loop.unwatch(attempt.outside.fileno())
         attempt.outside.close()
         self._quota.give_back(flow.source)
 

@@ -130,8 +130,8 @@ class _Pair:
 class TcpStreams:
     """All connections that are open at both ends."""
 
-    def __init__(self, poll: RelayLoop) -> None:
-        self._poll = poll
+    def __init__(self, loop: RelayLoop) -> None:
+        self._loop = loop
         self._pipes = _Pipes()
         self._by_pod: dict[bytes, set[_Pair]] = defaultdict(set)
         self.count = 0
@@ -163,8 +163,8 @@ class TcpStreams:
             self._pump(pod, pair)
 
         out, back = pair.out, pair.back
-        self._poll.watch(inside.fileno(), lambda events: on_ready(out, back, events), BOTH_ONCE)
-        self._poll.watch(outside.fileno(), lambda events: on_ready(back, out, events), BOTH_ONCE)
+        self._loop.watch(inside.fileno(), lambda events: on_ready(out, back, events), BOTH_ONCE)
+        self._loop.watch(outside.fileno(), lambda events: on_ready(back, out, events), BOTH_ONCE)
 
     def forget_pod(self, pod: bytes) -> None:
         for pair in list(self._by_pod.get(pod, ())):
@@ -184,7 +184,7 @@ class TcpStreams:
             self._end(pod, pair, is_orderly=True)
         elif (out or back) and not pair.is_queued:
             pair.is_queued = True
-            self._poll.call_soon(lambda: self._pump_again(pod, pair))
+            self._loop.call_soon(lambda: self._pump_again(pod, pair))
 
     def _pump_again(self, pod: bytes, pair: _Pair) -> None:
         pair.is_queued = False
@@ -193,7 +193,7 @@ class TcpStreams:
     def _end(self, pod: bytes, pair: _Pair, *, is_orderly: bool) -> None:
         pair.is_dead = True
         for end in pair.ends:
-            self._poll.unwatch(end.fileno())
+            self._loop.unwatch(end.fileno())
             if is_orderly:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ORDERLY)
             end.close()

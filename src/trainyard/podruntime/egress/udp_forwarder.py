@@ -47,15 +47,15 @@ class UdpForwarder:
     """Forwards datagrams. A pod with too many flows loses its oldest."""
 
     def __init__(
-        self, poll: RelayLoop, replies: SpoofedReplies, quota: PodQuota, router: Router
+        self, loop: RelayLoop, replies: SpoofedReplies, quota: PodQuota, router: Router
     ) -> None:
-        self._poll, self._replies, self._quota, self._router = poll, replies, quota, router
+        self._loop, self._replies, self._quota, self._router = loop, replies, quota, router
         self._by_pod: dict[bytes, OrderedDict[Flow, _Association]] = defaultdict(OrderedDict)
-        poll.every_second(self._sweep)
+        loop.every_second(self._sweep)
 
     def listen_on(self, inside: socket.socket) -> None:
         """Forward what arrives at a socket that has IP_RECVORIGDSTADDR set."""
-        self._poll.watch(inside.fileno(), partial(self._read, inside))
+        self._loop.watch(inside.fileno(), partial(self._read, inside))
 
     def _read(self, inside: socket.socket, _: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -107,7 +107,7 @@ class UdpForwarder:
             self._replies.unreachable(flow, quoted, error.errno or 0)
             return None
         made = self._by_pod[flow.source][flow] = _Association(flow, endpoint, outside, quoted)
-        self._poll.watch(outside.fileno(), partial(self._on_answer, made))
+        self._loop.watch(outside.fileno(), partial(self._on_answer, made))
         return made
 
     def _on_answer(self, association: _Association, _: int) -> None:
@@ -138,7 +138,7 @@ class UdpForwarder:
 
     def _drop(self, association: _Association) -> None:
         source = association.flow.source
-        self._poll.unwatch(association.outside.fileno())
+        self._loop.unwatch(association.outside.fileno())
         association.outside.close()
         self._quota.give_back(source)
         del self._by_pod[source][association.flow]

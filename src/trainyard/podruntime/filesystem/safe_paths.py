@@ -131,63 +131,65 @@ def walk(
     folder: int, path: str, within: int, maker: Maker | None = None, links: int = _LINKS
 ) -> int:
     """What ``find`` and ``make`` do, without help from the kernel."""
-    way = _Way(folder, path, within, links)
+    path_walk = _PathWalk(folder, path, within, links)
     try:
-        while way.todo:
-            name = way.todo.pop()
+        while path_walk.remaining:
+            name = path_walk.remaining.pop()
             if name in (".", ".."):
-                way.stay(is_up=name == "..")
+                path_walk.handle_dots(is_up=name == "..")
             else:
-                way.enter(_step(way.held[-1], name, maker, is_last=not way.todo))
-        return way.held.pop()
+                path_walk.enter(
+                    _step(path_walk.folders[-1], name, maker, is_last=not path_walk.remaining)
+                )
+        return path_walk.folders.pop()
     finally:
-        way.back_to(0)
+        path_walk.close_down_to(0)
 
 
-class _Way:
+class _PathWalk:
     """The parts still to walk, the last one first, and the folders walked through, held open."""
 
     def __init__(self, folder: int, path: str, within: int, links: int) -> None:
         self.path, self._within, self._links = path, within, links
-        self.todo: list[str] = []
-        self.held = [os.dup(folder)]
-        self._add(path)
+        self.remaining: list[str] = []
+        self.folders = [os.dup(folder)]
+        self._push(path)
 
-    def stay(self, *, is_up: bool) -> None:
+    def handle_dots(self, *, is_up: bool) -> None:
         """Only a folder has a ``.`` and a ``..``."""
-        if not stat.S_ISDIR(os.fstat(self.held[-1]).st_mode):
+        if not stat.S_ISDIR(os.fstat(self.folders[-1]).st_mode):
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.path)
-        if is_up and len(self.held) > 1:
-            self.back_to(len(self.held) - 1)
+        if is_up and len(self.folders) > 1:
+            self.close_down_to(len(self.folders) - 1)
         elif is_up and self._within == BENEATH:
-            self._leave()
+            self._refuse_leaving()
 
     def enter(self, fd: int) -> None:
-        self.held.append(fd)
+        self.folders.append(fd)
         if not stat.S_ISLNK(os.fstat(fd).st_mode):
             return
         if not self._links:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self.path)
         self._links -= 1
         text = os.readlink("", dir_fd=fd)
-        self.back_to(len(self.held) - 1)
-        self._add(text)
+        self.close_down_to(len(self.folders) - 1)
+        self._push(text)
 
-    def back_to(self, depth: int) -> None:
-        while len(self.held) > depth:
-            os.close(self.held.pop())
+    def close_down_to(self, depth: int) -> None:
+        while len(self.folders) > depth:
+            os.close(self.folders.pop())
 
-    def _add(self, path: str) -> None:
+    def _push(self, path: str) -> None:
         if path.startswith("/"):
             if self._within == BENEATH:
-                self._leave()
-            self.back_to(1)
+                self._refuse_leaving()
+            self.close_down_to(1)
         if path.endswith("/"):
             path += "."
-        self.todo += [part for part in reversed(path.split("/")) if part]
+        self.remaining += [part for part in reversed(path.split("/")) if part]
 
-    def _leave(self) -> NoReturn:
-        self.back_to(0)
+    def _refuse_leaving(self) -> NoReturn:
+        self.close_down_to(0)
         raise OSError(errno.EXDEV, "leaves the folder", self.path)
 
 

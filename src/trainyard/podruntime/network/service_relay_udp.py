@@ -37,13 +37,13 @@ class UdpServiceRelay:
         self._sockets: dict[Endpoint, socket.socket] = {}
         self._turn = itertools.count()
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-        self._poll = RelayLoop()
+        self._loop = RelayLoop()
         self._datagrams = UdpForwarder(
-            self._poll, SpoofedReplies(raw), PodQuota(*_ASSOCIATIONS), self
+            self._loop, SpoofedReplies(raw), PodQuota(*_ASSOCIATIONS), self
         )
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._poll.watch(self._wake_reader, self._apply_forwards)
-        threading.Thread(target=self._poll.run, daemon=True).start()
+        self._loop.watch(self._wake_reader, self._apply_forwards)
+        threading.Thread(target=self._loop.run, daemon=True).start()
 
     def set(self, forwards: Iterable[Forward]) -> None:
         """Replace what is forwarded, from any thread."""
@@ -68,7 +68,7 @@ class UdpServiceRelay:
         wanted = self._forwards
         for key in self._sockets.keys() - wanted.keys():
             gone = self._sockets.pop(key)
-            self._poll.unwatch(gone.fileno())
+            self._loop.unwatch(gone.fileno())
             gone.close()
         for key in wanted.keys() - self._sockets.keys():
             try:

@@ -25,16 +25,16 @@ class Resolver:
         self,
         questions: socket.socket,
         long_questions: socket.socket,
-        poll: RelayLoop,
+        loop: RelayLoop,
         zone: ClusterZone,
         quota: PodQuota,
         connections: PodQuota,
     ) -> None:
         self._questions, self._zone, self._quota = questions, zone, quota
-        self._upstream = UpstreamServers(poll)
+        self._upstream = UpstreamServers(loop)
         handler = partial(self._handle, is_long=True)
-        self._tcp_server = DnsTcpServer(long_questions, poll, connections, handler)
-        poll.watch(questions.fileno(), self._read)
+        self._tcp_server = DnsTcpServer(long_questions, loop, connections, handler)
+        loop.watch(questions.fileno(), self._read)
 
     def forget_pod(self, pod: bytes) -> None:
         self._tcp_server.forget_pod(pod)

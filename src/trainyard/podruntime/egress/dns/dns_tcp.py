@@ -38,12 +38,12 @@ class DnsTcpServer:
     """``listener`` is a socket of ``tproxy_setup``."""
 
     def __init__(
-        self, listener: socket.socket, poll: RelayLoop, quota: PodQuota, handler: AskHandler
+        self, listener: socket.socket, loop: RelayLoop, quota: PodQuota, handler: AskHandler
     ) -> None:
-        self._listener, self._poll, self._quota, self._handler = listener, poll, quota, handler
+        self._listener, self._loop, self._quota, self._handler = listener, loop, quota, handler
         self._open: set[_DnsConnection] = set()
-        poll.watch(listener.fileno(), self._accept)
-        poll.every_second(self._sweep)
+        loop.watch(listener.fileno(), self._accept)
+        loop.every_second(self._sweep)
 
     def _accept(self, _: int) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -56,7 +56,7 @@ class DnsTcpServer:
                 end.setblocking(False)
                 made = _DnsConnection(pod, end)
                 self._open.add(made)
-                self._poll.watch(end.fileno(), partial(self._ready, made))
+                self._loop.watch(end.fileno(), partial(self._ready, made))
 
     def _ready(self, connection: _DnsConnection, events: int) -> None:
         try:
@@ -106,14 +106,14 @@ class DnsTcpServer:
         if is_over or len(connection.unsent) > _MOST_UNREAD_BYTES:
             self._close(connection)
             return
-        self._poll.unwatch(connection.end.fileno())
+        self._loop.unwatch(connection.end.fileno())
         events = (0 if connection.has_ended else IN) | (OUT if connection.unsent else 0)
-        self._poll.watch(connection.end.fileno(), partial(self._ready, connection), events)
+        self._loop.watch(connection.end.fileno(), partial(self._ready, connection), events)
 
     def _close(self, connection: _DnsConnection) -> None:
         if not connection.is_closed:
             connection.is_closed = True
-            self._poll.unwatch(connection.end.fileno())
+            self._loop.unwatch(connection.end.fileno())
             connection.end.close()
             self._open.discard(connection)
             self._quota.give_back(connection.pod)

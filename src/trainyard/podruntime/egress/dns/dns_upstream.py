@@ -61,12 +61,12 @@ class _Lookup:
 class UpstreamServers:
     """Asks one server after the other, in the order of resolv.conf."""
 
-    def __init__(self, poll: RelayLoop) -> None:
-        self._poll = poll
+    def __init__(self, loop: RelayLoop) -> None:
+        self._loop = loop
         self._lookups: set[_Lookup] = set()
         self._servers: list[_Server] = []
         self._read_at: tuple[int, int] | None = None
-        poll.every_second(self._on_second)
+        loop.every_second(self._on_second)
         self._reload_servers()
 
     def _reload_servers(self) -> None:
@@ -102,10 +102,10 @@ class UpstreamServers:
                 with contextlib.suppress(BlockingIOError):
                     lookup.socket.connect(server.address)
                 if lookup.socket_kind == socket.SOCK_STREAM:
-                    self._poll.watch(lookup.socket.fileno(), partial(self._send_query, lookup), OUT)
+                    self._loop.watch(lookup.socket.fileno(), partial(self._send_query, lookup), OUT)
                 else:
                     lookup.socket.send(lookup.message)
-                    self._poll.watch(lookup.socket.fileno(), partial(self._receive_answer, lookup))
+                    self._loop.watch(lookup.socket.fileno(), partial(self._receive_answer, lookup))
                 return
             self._close_socket(lookup)
         self._finish(lookup, None)
@@ -113,14 +113,14 @@ class UpstreamServers:
     def _send_query(self, lookup: _Lookup, _: int) -> None:
         """Send the query over TCP, once connected."""
         assert lookup.socket is not None
-        self._poll.unwatch(lookup.socket.fileno())
+        self._loop.unwatch(lookup.socket.fileno())
         try:
             lookup.socket.send(struct.pack(">H", len(lookup.message)) + lookup.message)
         except OSError:
             self._ask_next(lookup)
             return
         lookup.read = b""
-        self._poll.watch(lookup.socket.fileno(), partial(self._receive_answer, lookup))
+        self._loop.watch(lookup.socket.fileno(), partial(self._receive_answer, lookup))
 
     def _receive_answer(self, lookup: _Lookup, _: int) -> None:
         assert lookup.socket is not None
@@ -154,7 +154,7 @@ class UpstreamServers:
 
     def _close_socket(self, lookup: _Lookup) -> None:
         if lookup.socket is not None:
-            self._poll.unwatch(lookup.socket.fileno())
+            self._loop.unwatch(lookup.socket.fileno())
             lookup.socket.close()
             lookup.socket = None
 
