@@ -90,7 +90,7 @@ def forbidden(resource: str, name: str, why: str) -> Forbidden:
 
 
 def status_causes(problems: Sequence[Problem]) -> list[StatusCause]:
-    """The problems of an object as a Status tells them."""
+    """The problems of an object as causes of a Status."""
     found = []
     for problem in problems:
         detail = problem.detail.removeprefix(problem.where + ": ")
@@ -120,8 +120,8 @@ def malformed(
         f'{resource.kind} in version "{resource.api_version}" cannot be handled as a '
         f"{resource.kind}: " + ", ".join(problem.detail for problem in problems)
     )
-    told = [StatusCause(p.where, p.message, "FieldValueTypeInvalid")._asdict() for p in problems]
-    refusal.details = {"group": resource.group, "kind": resource.kind, "causes": told}
+    listed = [StatusCause(p.where, p.message, "FieldValueTypeInvalid")._asdict() for p in problems]
+    refusal.details = {"group": resource.group, "kind": resource.kind, "causes": listed}
     return refusal
 
 
@@ -175,8 +175,8 @@ def kind_without_effect(kind: str, api_version: str, instead: str) -> ApiError:
 
 def not_acceptable(offered: Sequence[str]) -> ApiError:
     """The client takes none of the formats that are spoken here."""
-    told = f"only the following media types are accepted: {', '.join(offered)}"
-    return ApiError(told, code=406, reason="NotAcceptable")
+    text = f"only the following media types are accepted: {', '.join(offered)}"
+    return ApiError(text, code=406, reason="NotAcceptable")
 
 
 def unsupported_media_type(found: str, supported: Sequence[str]) -> ApiError:

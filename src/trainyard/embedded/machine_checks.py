@@ -242,8 +242,8 @@ def kubectl(context: DoctorContext) -> Iterator[Finding]:
             "kubectl", "ok", "not found, and not needed: trainyard has commands of its own"
         )
         return
-    told = _command_lines("kubectl", "version", "--client")
-    version = told[0].partition("v")[2] if told else ""
+    lines = _command_lines("kubectl", "version", "--client")
+    version = lines[0].partition("v")[2] if lines else ""
     yield Finding("kubectl", "ok", f"{version or 'of an unknown version'} ({path})")
 
 

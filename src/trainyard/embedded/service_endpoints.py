@@ -66,12 +66,12 @@ def route_targets(
         ]
         return [(pod, number) for pod, number in found if number]
     present = {pod["status"]["podIP"]: pod for pod in pods if _is_present(pod)}
-    told = (
+    manual = (
         ()
         if not endpoints or is_controller_written(endpoints)
         else manual_endpoints(endpoints, port)
     )
-    return [(present[address], number) for address, number in told if address in present]
+    return [(present[address], number) for address, number in manual if address in present]
 
 
 def manual_endpoints(

@@ -63,8 +63,8 @@ def run_with_own_disk(folder: str, *program: str) -> None:
     try:
         _mount(f"{folder}/volumes")
     except OSError as error:
-        told = f"{error.strerror or error}; it takes root, or user namespaces that may be made"
-        print(json.dumps({"error": told}), flush=True)
+        text = f"{error.strerror or error}; it takes root, or user namespaces that may be made"
+        print(json.dumps({"error": text}), flush=True)
         os._exit(1)
     print(json.dumps({"pid": os.getpid()}), flush=True)
     os.execv(program[0], program)  # without root this gives up what the namespace gave us
@@ -92,16 +92,16 @@ def keep_full(pid: str, path: str) -> None:
     """See the module."""
     enter_namespaces(pid, "user", "mnt")
     found = os.statvfs(path)
-    is_told = False
+    is_reported = False
     try:
-        while not select.select([sys.stdin], [], [], _AGAIN_SECONDS if is_told else 0)[0]:
+        while not select.select([sys.stdin], [], [], _AGAIN_SECONDS if is_reported else 0)[0]:
             now = os.statvfs(path)
             used = max(now.f_blocks - now.f_bfree, 1)  # 0 would be no limit
             if now.f_bfree and not _limit(path, used * now.f_frsize):
                 continue  # something was written since
-            if not is_told:
+            if not is_reported:
                 print("full", flush=True)
-                is_told = True
+                is_reported = True
     finally:
         _limit(path, found.f_blocks * found.f_frsize)
 

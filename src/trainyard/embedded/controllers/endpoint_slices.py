@@ -46,8 +46,8 @@ def endpoint_subsets(service: Object, found: Iterable[Endpoint]) -> list[Object]
             of_port.setdefault(one, set()).update(each.address for each in ends)
     together: dict[tuple[str, ...], Ports] = {}
     for one, known in of_port.items():
-        alike = tuple(sorted(known))
-        together[alike] = together.get(alike, ()) + one
+        addresses = tuple(sorted(known))
+        together[addresses] = together.get(addresses, ()) + one
     by_address = {each.address: each for each in there}
     return [
         _subset(service, [by_address[address] for address in addresses], ports)
@@ -192,12 +192,12 @@ def plan_slices(
     free = dict(present)
     for kind, group in _by_family(wanted):
         ports = [dict(port) for port in group.ports]
-        alike = [
+        same_ports = [
             n for n, old in free.items() if (old["addressType"], old["ports"]) == (kind, ports)
         ]
         missing = {_identity(each): each for each in group.endpoints}
         own = {}
-        for name in alike:
+        for name in same_ports:
             known = [_identity(each) for each in free.pop(name)["endpoints"]]
             own[name] = [missing.pop(each) for each in known if each in missing]
         rest = list(missing.values())

@@ -283,13 +283,13 @@ class NodeAgent:
 
     async def _forward_services(self) -> None:
         """Keep the relay's table and the resolver's names current, one request for a burst."""
-        told: list[protocol.Forward] = []
+        sent: list[protocol.Forward] = []
         while True:
             await self._services_changed.wait()
             self._services_changed.clear()
             wanted = self._forwarding.forwards()
-            if wanted != told:
-                told = wanted
+            if wanted != sent:
+                sent = wanted
                 await self._runtime.request(protocol.SetForwards(tuple(wanted)))
             await self._resolver_updates.send()
 

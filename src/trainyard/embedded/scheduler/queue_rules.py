@@ -47,7 +47,7 @@ class QueueRules:
             is_implicit=is_implicit(queue),
         )
 
-    def refusal(self, pods: Sequence[PodEntry], node: NodeInfo) -> str:
+    def rejection_reason(self, pods: Sequence[PodEntry], node: NodeInfo) -> str:
         """Why these pods may not start through this queue now, or ""."""
         if self.is_closed:
             return f"queue {self.name} is closed"

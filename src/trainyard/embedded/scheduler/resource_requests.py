@@ -53,7 +53,7 @@ def amount(name: str, value: str | int | float) -> int:
 
 
 def format_amount(name: str, value: int) -> str:
-    """The reverse of `amount`, for people and for objects."""
+    """The reverse of `amount`, for users and for objects."""
     if name == CPU:
         return quantity.format_cpu(value)
     return quantity.format_bytes(value) if name in SHARED else str(value)

@@ -189,8 +189,8 @@ class Scheduler:
     def _schedule_unit(self, unit: _SchedulingUnit) -> list[Coroutine[Any, Any, None]]:
         """What is to be written so that the pods of a unit start, or wait and say why."""
         if reason := unit.hold_reason or self._rejection_reason(unit):
-            told = [self._report_unschedulable(pod, reason) for pod in unit.pods]
-            return told if unit.is_forming else [*told, self._warn(unit, reason)]
+            writes = [self._report_unschedulable(pod, reason) for pod in unit.pods]
+            return writes if unit.is_forming else [*writes, self._warn(unit, reason)]
         for pod in unit.pods:
             self._node.add_pod(pod)
             del self._waiting[pod.uid]
@@ -279,8 +279,10 @@ class Scheduler:
                 pod.raw, self._node_object, is_strict=self._settings.is_strict
             ):
                 return text
-        if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._node)):
-            return held
+        if unit.queue is not None and (
+            reason := unit.queue.rejection_reason(unit.pods, self._node)
+        ):
+            return reason
         shortages = self._node.shortages(unit.pods)
         if not shortages:
             return ""
@@ -321,7 +323,7 @@ class Scheduler:
 
         try:
             await self._objects.update(_PODS, pod.namespace, pod.name, change, subresource="status")
-        except TrainyardError:  # told with the next change
+        except TrainyardError:  # reported with the next change
             self._reported_reasons.pop(pod.uid, None)
 
     async def _warn(self, unit: _SchedulingUnit, reason: str) -> None:

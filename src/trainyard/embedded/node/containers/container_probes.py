@@ -79,7 +79,7 @@ class Prober:
         needed = int(spec.get("successThreshold", 1))
         allowed = int(spec.get("failureThreshold", 3))
         successes = failures = 0
-        told = ""
+        last_problem = ""
         await asyncio.sleep(float(spec.get("initialDelaySeconds", 0)))
         while True:
             if kind != "startup" and not run.has_started:
@@ -88,9 +88,9 @@ class Prober:
             problem = await run_probe(target, spec)
             successes = 0 if problem else successes + 1
             failures = failures + 1 if problem else 0
-            if problem and problem != told:  # the same problem is reported once
+            if problem and problem != last_problem:  # the same problem is reported once
                 self._verdict(run, "failing", f"{kind.capitalize()} probe failed: {problem}")
-            told = problem
+            last_problem = problem
             if kind == "readiness":
                 if successes >= needed and not run.is_ready:
                     self._verdict(run, "ready", "")

@@ -186,8 +186,8 @@ class ResolverUpdates:
         for (namespace, service), each in known.items():
             key, text = f"{namespace}/{service}", ""
             if each.names or each.alias:
-                told = Named(each.names, each.ports, each.is_headless, each.alias)
-                text = json.dumps(told, separators=(",", ":"))
+                message = Named(each.names, each.ports, each.is_headless, each.alias)
+                text = json.dumps(message, separators=(",", ":"))
             if self._known.get(key, "") != text:
                 self._changed[key] = self._known[key] = text
                 if not text:
@@ -196,6 +196,6 @@ class ResolverUpdates:
     async def send(self) -> None:
         """Send the resolver all changes since the last time."""
         if self._changed:
-            told = SetNames(self._changed, self._is_new)
+            message = SetNames(self._changed, self._is_new)
             self._changed, self._is_new = {}, False
-            await self._runtime.request(told)
+            await self._runtime.request(message)

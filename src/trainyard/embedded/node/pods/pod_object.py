@@ -84,7 +84,7 @@ class EventWriter:
 
 
 class PodObject:
-    """``latest`` is the last version that the cluster has told of."""
+    """``latest`` is the newest version that was observed."""
 
     def __init__(self, api: Objects, events: EventWriter, pod: dict[str, Any]) -> None:
         self._api = api
@@ -121,14 +121,14 @@ class PodObject:
         return str(self.spec.get("restartPolicy", "Always"))
 
     async def write_status(
-        self, runs: Sequence[ContainerRun], told: pod_status.PodStatusFields
+        self, runs: Sequence[ContainerRun], fields: pod_status.PodStatusFields
     ) -> bool:
         """False when the pod is gone."""
         now = time.time_ns()
         seen = self.latest.get("status", {})
-        made = pod_status.pod_status(runs, told, old=seen, now=now)
+        made = pod_status.pod_status(runs, fields, old=seen, now=now)
         if seen and made == seen:
-            return True  # where somebody has written another since, that is told of yet
+            return True  # another write since would still be observed
 
         def change(pod: dict[str, Any]) -> dict[str, Any] | None:
             if pod["metadata"]["uid"] != self.uid:
@@ -137,7 +137,7 @@ class PodObject:
             if old == seen:
                 pod["status"] = made
             else:
-                pod["status"] = pod_status.pod_status(runs, told, old=old, now=now)
+                pod["status"] = pod_status.pod_status(runs, fields, old=old, now=now)
             return pod
 
         metadata = self.latest["metadata"]
@@ -149,14 +149,14 @@ class PodObject:
             return False
         return True
 
-    async def restore_status(self, told: Mapping[str, Any]) -> None:
+    async def restore_status(self, fields: Mapping[str, Any]) -> None:
         """Write the status of an ended pod again after a client has put back another phase."""
 
         def change(pod: dict[str, Any]) -> dict[str, Any] | None:
             phase = (pod.get("status") or {}).get("phase")
             if pod["metadata"]["uid"] != self.uid or phase in pod_status.ENDED:
                 return None
-            return {**pod, "status": dict(told)}
+            return {**pod, "status": dict(fields)}
 
         metadata = self.latest["metadata"]
         with contextlib.suppress(NotFound):

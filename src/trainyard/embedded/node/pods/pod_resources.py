@@ -199,10 +199,10 @@ class PodResources:
             text = "control groups cannot be written here, these limits are not enforced: "
             self._warn("NotHonoured", text + ", ".join(missing))
         if run.is_ephemeral:
-            told = unsupported_fields.unsupported_in_container(
+            problems = unsupported_fields.unsupported_in_container(
                 self.pod["spec"], run.spec, place.isolation
             )
-            for problem in told:
+            for problem in problems:
                 self._warn("NotHonoured", problem)
         program = program._replace(cgroups=tuple(run.cgroups), processes=limits.processes)
         run.phase, run.reason, run.message = "starting", "", ""

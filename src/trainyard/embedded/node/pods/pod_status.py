@@ -177,23 +177,23 @@ def observed_pids(runs: Sequence[ContainerRun]) -> list[int]:
     return [run.pid for run in runs if run.phase == "running" and run.pid and is_observed(run.spec)]
 
 
-def with_stopped_condition(held: list[Status], stopped: Sequence[int], now: int) -> list[Status]:
-    """``held`` with the condition STOPPED, if processes are or were stopped.
+def with_stopped_condition(current: list[Status], stopped: Sequence[int], now: int) -> list[Status]:
+    """``current`` with the condition STOPPED, if processes are or were stopped.
 
     lastTransitionTime changes with the set of processes, so no process has been stopped for longer
     than it says.
     """
-    old = next((each for each in held if each["type"] == STOPPED), None)
+    old = next((each for each in current if each["type"] == STOPPED), None)
     text = stopped_message(stopped) if stopped else ""
     if text == (old or {}).get("message", ""):
-        return held
-    told = {
+        return current
+    fields = {
         "type": STOPPED,
         "status": "True" if stopped else "False",
         "lastTransitionTime": times.from_nanoseconds(now),
     }
-    told |= {"reason": "Stopped", "message": text} if stopped else {}
-    return [*(each for each in held if each is not old), told]
+    fields |= {"reason": "Stopped", "message": text} if stopped else {}
+    return [*(each for each in current if each is not old), fields]
 
 
 class PodStatusFields(NamedTuple):
@@ -210,7 +210,7 @@ class PodStatusFields(NamedTuple):
 
 
 def pod_status(
-    runs: Sequence[ContainerRun], told: PodStatusFields, *, old: Status, now: int
+    runs: Sequence[ContainerRun], fields: PodStatusFields, *, old: Status, now: int
 ) -> Status:
     """The whole status; fields that the node does not own come from ``old``.
 
@@ -218,31 +218,31 @@ def pod_status(
     """
     if old.get("phase") in ENDED:  # decision 106
         why = {"reason": old.get("reason", ""), "message": old.get("message", "")}
-        told = told._replace(phase=old["phase"], **why)
-    held = conditions(runs, told.phase, now, old.get("conditions", ()))
+        fields = fields._replace(phase=old["phase"], **why)
+    current = conditions(runs, fields.phase, now, old.get("conditions", ()))
     result = {
         **{key: value for key, value in old.items() if key not in ("reason", "message")},
-        "phase": told.phase,
+        "phase": fields.phase,
         "conditions": with_stopped_condition(
-            held, () if told.phase in ENDED else told.stopped, now
+            current, () if fields.phase in ENDED else fields.stopped, now
         ),
-        "hostIP": told.host_ip,
-        "hostIPs": [{"ip": told.host_ip}],
-        "startTime": old.get("startTime") or times.from_nanoseconds(told.start_time),
+        "hostIP": fields.host_ip,
+        "hostIPs": [{"ip": fields.host_ip}],
+        "startTime": old.get("startTime") or times.from_nanoseconds(fields.start_time),
         "containerStatuses": [run.container_status() for run in runs if run.is_main],
     }
-    if told.address:
-        result |= {"podIP": told.address, "podIPs": [{"ip": told.address}]}
+    if fields.address:
+        result |= {"podIP": fields.address, "podIPs": [{"ip": fields.address}]}
     if any(run.is_init for run in runs):
         result["initContainerStatuses"] = [run.container_status() for run in runs if run.is_init]
     if any(run.is_ephemeral for run in runs):
         result["ephemeralContainerStatuses"] = [
             run.container_status() for run in runs if run.is_ephemeral
         ]
-    if told.reason:
-        result["reason"] = told.reason
-    if told.message:
-        result["message"] = told.message
+    if fields.reason:
+        result["reason"] = fields.reason
+    if fields.message:
+        result["message"] = fields.message
     return result
 
 

@@ -368,10 +368,10 @@ class PodWorker:
             phase = "Running"  # something is still being stopped
         addresses = (self.resources.address, self._node.settings.host_ip)
         why = (self._reason, self._message)
-        told = pod_status.PodStatusFields(
+        fields = pod_status.PodStatusFields(
             phase, *why, *addresses, self._object.started_at, self._stopped
         )
-        self._is_gone = not await self._object.write_status(self.runs, told)
+        self._is_gone = not await self._object.write_status(self.runs, fields)
 
     # -- after a restart of the agent -------------------------------------------------------------
 

@@ -91,13 +91,15 @@ def unsupported_in_service(
     ):
         other = spec["externalName"]
         return f"Service {name}: pods on this machine do not find {other} by the Service's name"
-    told = [text for field, text in _IGNORED_SERVICE_FIELDS.items() if spec.get(field)]
-    told += [
+    problems = [text for field, text in _IGNORED_SERVICE_FIELDS.items() if spec.get(field)]
+    problems += [
         text for (field, value), text in _IGNORED_SERVICE_VALUES.items() if spec.get(field) == value
     ]
     if spec.get("clusterIP", "") not in ("", HEADLESS):
-        told += [text for port in spec.get("ports", ()) for text in _port(port, is_plain=is_plain)]
-    return f"Service {name}: {'; '.join(told)}" if told else ""
+        problems += [
+            text for port in spec.get("ports", ()) for text in _port(port, is_plain=is_plain)
+        ]
+    return f"Service {name}: {'; '.join(problems)}" if problems else ""
 
 
 def _port(port: Mapping[str, Any], *, is_plain: bool) -> Iterator[str]:
