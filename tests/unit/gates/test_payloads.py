@@ -116,4 +116,4 @@ def test_every_module_is_shipped_unless_it_is_for_the_controller() -> None:
     }
     shipped = {*FILES.values(), *shipping.OBSERVER, *ALONE}
     appended = {"torchrun.torchrun_elastic"}
-    assert modules - shipped - appended == {"shipping", "pod_messages"}
+    assert modules - shipped - appended == {"shipping", "payload_messages"}
