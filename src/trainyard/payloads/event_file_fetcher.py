@@ -35,7 +35,7 @@ CHUNK = 1 << 20
 EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 
 
-class Keys(NamedTuple):
+class Credentials(NamedTuple):
     """Who asks; `access` "" for nobody in particular."""
 
     access: str
@@ -44,12 +44,12 @@ class Keys(NamedTuple):
     region: str
 
 
-class Problem(Exception):
+class FetchError(Exception):
     """Something that cannot be had, in a sentence."""
 
 
 def signature_headers(
-    url: str, headers: Mapping[str, str], keys: Keys, stamp: str
+    url: str, headers: Mapping[str, str], keys: Credentials, stamp: str
 ) -> dict[str, str]:
     """`headers` and those that sign a GET of `url` with all of them, at `20130524T000000Z`.
 
@@ -88,12 +88,12 @@ def signature_headers(
     return sent
 
 
-class Store:
+class ObjectStore:
     """An object store, as the environment describes it."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         region = env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
-        self.keys = Keys(
+        self.keys = Credentials(
             env.get("AWS_ACCESS_KEY_ID", ""),
             env.get("AWS_SECRET_ACCESS_KEY", ""),
             env.get("AWS_SESSION_TOKEN", ""),
@@ -151,7 +151,7 @@ def is_shown(key: str) -> bool:
     return "tfevents" in key.rpartition("/")[2] or "/plugins/" in key
 
 
-def append(store: Store, url: str, path: str) -> None:
+def fetch_new_bytes(store: ObjectStore, url: str, path: str) -> None:
     """Add to a file what it lacks: event files only grow, and TensorBoard keeps them open."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     have = os.path.getsize(path) if os.path.exists(path) else 0
@@ -171,14 +171,14 @@ def append(store: Store, url: str, path: str) -> None:
             skip = max(0, skip - len(data))
 
 
-def fetch(store: Store, address: str, folder: str) -> None:
+def fetch(store: ObjectStore, address: str, folder: str) -> None:
     """Everything at one address."""
     parts = urlsplit(address)
     if parts.scheme != "s3":
         name = os.path.basename(parts.path) or "log"
         if "tfevents" not in name:
             name = "events.out.tfevents." + name
-        append(Store({}), address, os.path.join(folder, name))
+        fetch_new_bytes(ObjectStore({}), address, os.path.join(folder, name))
         return
     prefix = parts.path.lstrip("/")
     for key, size in store.objects(parts.netloc, prefix):
@@ -187,7 +187,7 @@ def fetch(store: Store, address: str, folder: str) -> None:
         if not is_shown(key) or inner.startswith(("..", "/")):
             continue
         if not os.path.exists(path) or os.path.getsize(path) < size:
-            append(store, store.url(parts.netloc, key), path)
+            fetch_new_bytes(store, store.url(parts.netloc, key), path)
 
 
 def label(address: str) -> str:
@@ -197,14 +197,14 @@ def label(address: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", parts.netloc + path).strip("-.") or "logs"
 
 
-def run(folder: str, addresses: list[str], env: Mapping[str, str]) -> None:
+def fetch_all(folder: str, addresses: list[str], env: Mapping[str, str]) -> None:
     """One round; raises Problem."""
-    store = Store(env)
+    store = ObjectStore(env)
     for address in addresses:
         try:
             fetch(store, address, os.path.join(folder, label(address)))
         except (OSError, ValueError, ElementTree.ParseError) as error:
-            raise Problem(f"cannot fetch {address}: {error}") from None
+            raise FetchError(f"cannot fetch {address}: {error}") from None
 
 
 def main() -> None:
@@ -215,8 +215,8 @@ def main() -> None:
         os.unlink(done)
     while True:
         try:
-            run(folder, addresses, os.environ)
-        except Problem as problem:
+            fetch_all(folder, addresses, os.environ)
+        except FetchError as problem:
             sys.exit(str(problem))
         with open(done, "w"):
             pass

@@ -39,7 +39,7 @@ _PIECE = (
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _ShippedModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Modules of the caller's own whose source came along."""
 
     def __init__(self, sources: Mapping[str, Any]) -> None:
@@ -53,14 +53,14 @@ class _Modules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: Any) -> None:
         source = self._sources[module.__name__]
-        _remember(source["file"], source["text"], 1)
+        _register_source(source["file"], source["text"], 1)
         exec(compile(source["text"], source["file"], "exec", dont_inherit=True), module.__dict__)
 
 
 class _Unpickler(pickle.Unpickler):
     """Finds the definitions that came by their source, and modules."""
 
-    def __init__(self, data: bytes, call: Call) -> None:
+    def __init__(self, data: bytes, call: FunctionCall) -> None:
         super().__init__(io.BytesIO(data))
         self._call = call
 
@@ -69,13 +69,13 @@ class _Unpickler(pickle.Unpickler):
         return importlib.import_module(key) if kind == "module" else self._call.definition(key)
 
 
-class Call:
+class FunctionCall:
     """A function with all that it needs."""
 
     def __init__(self, folder: str, names: dict[str, Any]) -> None:
         """``names`` are the globals in which it is to live."""
         with open(os.path.join(folder, "call.json"), encoding="utf-8") as file:
-            self.told: Mapping[str, Any] = json.load(file)
+            self.description: Mapping[str, Any] = json.load(file)
         with open(os.path.join(folder, "values.pickle"), "rb") as file:
             self._values = file.read()
         self._names = names
@@ -84,13 +84,13 @@ class Call:
 
     def prepare(self) -> Any:
         """Make all that the function needs; returns it with its arguments."""
-        sys.path += [each for each in self.told["path"] if each not in sys.path]
-        if self.told["modules"]:
-            sys.meta_path.append(_Modules(self.told["modules"]))
-        for name, module in self.told["imports"].items():
+        sys.path += [each for each in self.description["path"] if each not in sys.path]
+        if self.description["modules"]:
+            sys.meta_path.append(_ShippedModules(self.description["modules"]))
+        for name, module in self.description["imports"].items():
             self._names[name] = importlib.import_module(module)
         call = None
-        for kind, *what in self.told["steps"]:
+        for kind, *what in self.description["steps"]:
             if kind == "define":
                 self.definition(*what)
                 continue
@@ -107,44 +107,44 @@ class Call:
     def definition(self, number: int) -> Any:
         """A function or class, made when it is first needed."""
         if number not in self._made:
-            told = self.told["definitions"][number]
+            description = self.description["definitions"][number]
             names = self._names
-            if told["module"] != "__main__":
-                names = importlib.import_module(told["module"]).__dict__
-            made, fill = _make(told, names)
+            if description["module"] != "__main__":
+                names = importlib.import_module(description["module"]).__dict__
+            made, fill = _build(description, names)
             self._made[number], self._fills[number] = made, fill
-            for name in told["names"]:
+            for name in description["names"]:
                 self._names[name] = made
         return self._made[number]
 
 
-def _make(told: Mapping[str, Any], names: dict[str, Any]) -> tuple[Any, Any]:
+def _build(description: Mapping[str, Any], names: dict[str, Any]) -> tuple[Any, Any]:
     """Run one definition; what it made, and what fills in its free variables."""
-    _remember(told["file"], told["text"], told["line"])
-    is_indented = told["text"][:1] in (" ", "\t")
-    text = "if 1:\n" + told["text"] if is_indented else told["text"]
-    node: Any = ast.parse(text, told["file"]).body[0]
+    _register_source(description["file"], description["text"], description["line"])
+    is_indented = description["text"][:1] in (" ", "\t")
+    text = "if 1:\n" + description["text"] if is_indented else description["text"]
+    node: Any = ast.parse(text, description["file"]).body[0]
     node = node.body[0] if is_indented else node
-    if told["is_bare"]:
+    if description["is_bare"]:
         node.decorator_list = []
-    flags = told["flags"]
-    if told["is_function"]:
+    flags = description["flags"]
+    if description["is_function"]:
         flags |= _FUTURE_ANNOTATIONS  # what only annotations name did not come along
         for place in (node.args.defaults, node.args.kw_defaults):
             place[:] = [each and ast.copy_location(ast.Constant(None), each) for each in place]
-    ast.increment_lineno(node, told["line"] - (2 if is_indented else 1))
+    ast.increment_lineno(node, description["line"] - (2 if is_indented else 1))
     name = node.name if hasattr(node, "name") else node.targets[0].id
-    tree: Any = ast.parse(_maker(name, told["free"]))
+    tree: Any = ast.parse(_factory_source(name, description["free"]))
     tree.body[0].body[-3] = node
     made: dict[str, Any] = {}
-    exec(compile(tree, told["file"], "exec", flags=flags, dont_inherit=True), names, made)
+    exec(compile(tree, description["file"], "exec", flags=flags, dont_inherit=True), names, made)
     found, fill = made["make"]()
     with contextlib.suppress(AttributeError, TypeError):
-        found.__qualname__ = told["qualname"]
+        found.__qualname__ = description["qualname"]
     return found, fill
 
 
-def _maker(name: str, free: Sequence[str]) -> str:
+def _factory_source(name: str, free: Sequence[str]) -> str:
     """A function in which a definition is made amid its free variables."""
     lines = ["def make():", *(f"    {each} = None" for each in free), "    pass"]
     lines.append("    def fill(values):")
@@ -162,7 +162,7 @@ def _set_defaults(function: Any, defaults: Sequence[Any]) -> None:
         function.__defaults__, function.__kwdefaults__ = defaults
 
 
-def _remember(file: str, text: str, line: int) -> None:
+def _register_source(file: str, text: str, line: int) -> None:
     """Let tracebacks show the lines of a source, which need not be here."""
     known: Any = linecache.cache.get(file)
     lines: list[str] = list(known[2]) if known else []
@@ -172,7 +172,7 @@ def _remember(file: str, text: str, line: int) -> None:
     linecache.cache[file] = (sum(map(len, lines)), None, lines, file)
 
 
-class _ByFiles:
+class _FileChannel:
     """Sends back what the caller finds in the folder of this file."""
 
     def send(self, name: str, data: bytes) -> None:
@@ -186,7 +186,7 @@ class _ByFiles:
             os.unlink(os.path.join(_HERE, name))
 
 
-class _ByLines:
+class _LogChannel:
     """Sends back through the log, for a caller who reads nothing else."""
 
     def send(self, name: str, data: bytes) -> None:
@@ -201,7 +201,7 @@ class _ByLines:
         pass
 
 
-def _failure(rank: int, error: BaseException, told: Mapping[str, Any]) -> dict[str, Any]:
+def _failure(rank: int, error: BaseException, description: Mapping[str, Any]) -> dict[str, Any]:
     """What the caller is told of an exception."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
@@ -209,8 +209,8 @@ def _failure(rank: int, error: BaseException, told: Mapping[str, Any]) -> dict[s
     error = error.with_traceback(trace)
     text = "".join(traceback.format_exception(type(error), error, trace))
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if here != told["python"]:
-        text += f"The replica runs Python {here}, its caller Python {told['python']}.\n"
+    if here != description["python"]:
+        text += f"The replica runs Python {here}, its caller Python {description['python']}.\n"
     try:
         pickled = pickle.dumps(error, 4)
         pickle.loads(pickled)
@@ -237,16 +237,16 @@ def main() -> int:
     """Call the function; the exit code of this process."""
     rank = int(os.environ.get("RANK") or 0)
     os.environ.setdefault("LOCAL_RANK", "0")  # without a launcher there is one process in a pod
-    call = Call(_HERE, globals())
-    back = _ByFiles() if call.told["back"] == "files" else _ByLines()
+    call = FunctionCall(_HERE, globals())
+    back = _FileChannel() if call.description["back"] == "files" else _LogChannel()
     back.forget(f"{FAILURE}-{rank}")
     try:
         function, arguments, keywords = call.prepare()
         value = function(*arguments, **keywords)
         if rank == 0:
-            back.send(RESULT, _result(value, call.told["name"]))
+            back.send(RESULT, _result(value, call.description["name"]))
     except Exception as error:
-        failure = _failure(rank, error, call.told)
+        failure = _failure(rank, error, call.description)
         back.send(f"{FAILURE}-{rank}", pickle.dumps(failure, 4))
         sys.stderr.write(failure["text"])
         sys.stderr.flush()
@@ -257,4 +257,4 @@ def main() -> int:
 if __name__ == "__main__":
     sys.exit(main())
 elif __name__ == "__mp_main__":  # a process that multiprocessing started anew
-    Call(_HERE, globals()).prepare()
+    FunctionCall(_HERE, globals()).prepare()

@@ -71,7 +71,7 @@ class Elastic(TypedDict):
     settleSeconds: float
 
 
-class Places(TypedDict, total=False):
+class ReplicaAddresses(TypedDict, total=False):
     """Where the replicas are that the hostfile names; see ``places.py``."""
 
     domain: str
@@ -80,7 +80,7 @@ class Places(TypedDict, total=False):
     """Instead, where pods have no names of their own."""
 
 
-class Always(TypedDict):
+class _EveryPod(TypedDict):
     """What every pod is told."""
 
     pod: str
@@ -89,12 +89,12 @@ class Always(TypedDict):
     graceSeconds: float
     reportSessions: bool
     disableCustomEnv: bool
-    places: Places
+    places: ReplicaAddresses
     customEnv: list[str]
     """Names of the variables that the user gave the container."""
 
 
-class LaunchDescription(Always, total=False):
+class LaunchDescription(_EveryPod, total=False):
     """The whole. ``debug`` replaces everything from ``hosts`` on, which only one pod has."""
 
     literalEnv: list[str]
@@ -107,7 +107,7 @@ class LaunchDescription(Always, total=False):
     elastic: Elastic
 
 
-class Wanted(TypedDict):
+class PreflightRequest(TypedDict):
     """What the launch asks every replica for: the folder in which ranks start, the program that
     starts them there, and the script ("": none that is a file)."""
 
@@ -116,7 +116,7 @@ class Wanted(TypedDict):
     script: str
 
 
-class Found(TypedDict):
+class PreflightAnswer(TypedDict):
     """What a replica answers: what of that is missing, versions by package, and its GPUs."""
 
     missing: list[str]
@@ -124,11 +124,11 @@ class Found(TypedDict):
     gpus: int
 
 
-Order = Literal["stop", "reset", "end", "fail"]
+AgentOrder = Literal["stop", "reset", "end", "fail"]
 """From the launch to a minder, one a line: end the ranks (``stop <seconds>``), forget all reports
 of the launch that is over, the launch has ended, this replica has failed (``fail <exit code>``)."""
 
-Word = Literal["hello", "start", "end", "leaving", "forgot", "bye"]
+AgentReply = Literal["hello", "start", "end", "leaving", "forgot", "bye"]
 """From a minder to the launch, one a line: ``hello <unix time>`` first (``… joins`` of a newcomer),
 then the reports, which are names of files: ``start-<rank>``, ``end-<rank>-<code>-<unix ns, 0 if
 unknown>``, ``leaving`` (the pod is being deleted); and the answers to ``reset`` and ``end``."""
@@ -161,7 +161,7 @@ class Observation(TypedDict):
     cadence: list[float]
 
 
-class Hold(TypedDict):
+class AttemptReport(TypedDict):
     """What holds a pod that starts again in place tells of it: the pod, its present attempt, and
     once that has ended, with which code, how many seconds ago, and what it wrote last."""
 
@@ -173,7 +173,7 @@ class Hold(TypedDict):
     message: str
 
 
-class Pairing(TypedDict):
+class PairResult(TypedDict):
     """How a collective with the partner of that pod went: the seconds of the best, or why none
     came to an end."""
 
@@ -193,5 +193,5 @@ class NodeCheck(TypedDict):
     host: str
     port: int
     seconds: float
-    pairs: list[Pairing]
+    pairs: list[PairResult]
     error: str

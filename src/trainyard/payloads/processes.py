@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import NamedTuple
 
-HERE = os.fsencode(Path(__file__).parent)
+OWN_FOLDER = os.fsencode(Path(__file__).parent)
 SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox")
 OURS, CONNECTION, CARRIER = "ours", "connection", "carrier"
 FORWARDER, SHELL, RANK = "forwarder", "shell", "rank"
@@ -37,7 +37,7 @@ OUR_PARTS = {
     b"rank.py": CARRIER,
     b"colossalai_run.py": CONNECTION,
 }
-MINDER = b"trainyard-minder"
+AGENT_REQUEST = b"trainyard-minder"
 """What the launch asks sshd for."""
 
 
@@ -128,17 +128,17 @@ def program_of(argv: list[bytes]) -> bytes:
     return first
 
 
-def is_minder(pid: int) -> bool:
+def is_replica_agent(pid: int) -> bool:
     """Whether the process is a minder."""
-    return program_of(arguments(pid)) == HERE + b"/minder.py"
+    return program_of(arguments(pid)) == OWN_FOLDER + b"/minder.py"
 
 
 def part(argv: list[bytes], name: str, run: Path) -> str:
     """The part of a process by its command line and name; ``run`` is the pod's private folder."""
     folder, _, program = program_of(argv).rpartition(b"/")
-    if folder == HERE and program in OUR_PARTS:
+    if folder == OWN_FOLDER and program in OUR_PARTS:
         return OUR_PARTS[program]
-    if name.startswith("sshd") or MINDER in argv or os.fsencode(run / "session") in argv:
+    if name.startswith("sshd") or AGENT_REQUEST in argv or os.fsencode(run / "session") in argv:
         return OURS
     return PARTS.get(program, SHELL if name in SHELLS else RANK)
 

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 import encodings.idna  # noqa: F401  # isort: skip
 
 TIMEOUT_SECONDS = 3.0
-FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 2.0, 60.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
 
 
-class Teller:
+class ReportClient:
     """The way to the controller: a connection that is kept while it works."""
 
     def __init__(self, url: str, files: str) -> None:
@@ -29,18 +29,18 @@ class Teller:
         self._url = urlsplit(url)
         self._certificate, self._token = Path(files, "ca.crt"), Path(files, "token")
         self._connection: HTTPSConnection | None = None
-        self._rest, self._again_at = FIRST_REST_SECONDS, 0.0
+        self._pause_seconds, self._next_try_at = FIRST_PAUSE_SECONDS, 0.0
 
     def send(self, document: dict[str, Any]) -> bool:
         """Whether the controller has taken it; False too while it is left alone."""
-        if time.monotonic() < self._again_at:
+        if time.monotonic() < self._next_try_at:
             return False
         if self.ask(document)[0] == 200:
-            self._rest = FIRST_REST_SECONDS
+            self._pause_seconds = FIRST_PAUSE_SECONDS
             return True
         self.close()
-        self._again_at = time.monotonic() + self._rest
-        self._rest = min(self._rest * 2, LONGEST_REST_SECONDS)
+        self._next_try_at = time.monotonic() + self._pause_seconds
+        self._pause_seconds = min(self._pause_seconds * 2, LONGEST_PAUSE_SECONDS)
         return False
 
     def ask(self, document: dict[str, Any]) -> tuple[int, bytes]:

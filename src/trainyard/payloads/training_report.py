@@ -64,7 +64,7 @@ def _text(value: Any) -> str:
         return str(value)[:256]
 
 
-class _Sender:
+class _ReportThread:
     """Sends what is told of one process."""
 
     def __init__(self) -> None:
@@ -101,14 +101,14 @@ class _Sender:
     ) -> None:
         with self._changed:
             self._metrics.update(told)
-            self._account(now, path, step, saving=saving)
+            self._add_work(now, path, step, saving=saving)
             if path is not None:
                 self._checkpoint = {"path": path, **({} if step is None else {"step": step})}
                 self._is_due = True
             self._is_new = True
             self._changed.notify()
 
-    def _account(self, now: float, path: str | None, step: int | None, *, saving: bool) -> None:
+    def _add_work(self, now: float, path: str | None, step: int | None, *, saving: bool) -> None:
         """When what was done, in seconds since the first step was told."""
         work = self._work
         if step is not None and "first" not in work:
@@ -201,11 +201,11 @@ class _Sender:
         )
 
 
-_known: _Sender | None = None
+_thread_of_process: _ReportThread | None = None
 
 
-def _sender() -> _Sender:
-    global _known
-    if _known is None or _known.process != os.getpid():  # forked since
-        _known = _Sender()
-    return _known
+def _sender() -> _ReportThread:
+    global _thread_of_process
+    if _thread_of_process is None or _thread_of_process.process != os.getpid():  # forked since
+        _thread_of_process = _ReportThread()
+    return _thread_of_process

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.payloads.observer.collective_cadence import FEWEST, REPEATS, cadence, period
+from trainyard.payloads.observer.collective_cadence import FEWEST, REPEATS, cadence, find_period
 
 FORWARD = ["all_gather 1", "all_gather 2", "all_gather 3"]
 BACKWARD = ["all_gather 3", "all_reduce 3", "all_gather 2", "all_reduce 2", "all_reduce 1"]
@@ -30,7 +30,7 @@ marks = st.lists(st.integers(0, 2), max_size=60)
 
 @given(marks)
 def test_any_marks(found: list[int]) -> None:
-    assert period(found) == by_hand(found)
+    assert find_period(found) == by_hand(found)
 
 
 @given(marks, st.lists(st.integers(0, 3), min_size=1, max_size=9), st.integers(1, 12), st.data())
@@ -39,7 +39,7 @@ def test_marks_that_repeat_themselves(
 ) -> None:
     begun = part[: data.draw(st.integers(0, len(part)))]
     found = [*before, *part * times, *begun]
-    assert period(found) == by_hand(found)
+    assert find_period(found) == by_hand(found)
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_marks_that_repeat_themselves(
     ],
 )
 def test_what_trainings_do(marks: list[str], length: int) -> None:
-    assert period(marks)[0] == length
+    assert find_period(marks)[0] == length
 
 
 def test_it_takes_no_longer_than_it_has_to() -> None:
     """Sequences that are hard for searches that go back."""
     for hard in (["a"] * 50_000 + ["b"], (["a"] * 99 + ["b"]) * 500 + ["c"]):
-        assert period(hard) == (0, 0)
+        assert find_period(hard) == (0, 0)
 
 
 def entries(count: int, second: float = 0.25, pause: int = -1) -> list[dict[str, Any]]:

@@ -13,7 +13,11 @@ import pytest
 from tests.unit.lifecycle.test_hangs import NOW
 from trainyard.lifecycle.hang.rank_reports import RankReport
 from trainyard.payloads.observer import collective_timing
-from trainyard.payloads.observer.collective_timing import MOST, Arrivals, Group
+from trainyard.payloads.observer.collective_timing import (
+    MOST_COLLECTIVES,
+    CollectiveTimings,
+    GroupTimings,
+)
 
 BEGAN = time.time() - 1000
 
@@ -46,11 +50,11 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     module = types.ModuleType("torch._C._distributed_c10d")
     module._dump_fr_trace_json = found.dump  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(collective_timing, "SHARE", 1e9)  # it may take what it takes
+    monkeypatch.setattr(collective_timing, "CPU_SHARE", 1e9)  # it may take what it takes
     return found
 
 
-def told(found: Arrivals) -> dict[str, list[list[float]]]:
+def told(found: CollectiveTimings) -> dict[str, list[list[float]]]:
     """By group: number, seconds since the beginning, milliseconds since the one before."""
     _, now, groups = found.report()
     return {
@@ -60,43 +64,43 @@ def told(found: Arrivals) -> dict[str, list[list[float]]]:
 
 
 def test_each_is_told_with_the_time_since_the_one_before(recorder: Recorder) -> None:
-    found = Arrivals()
+    found = CollectiveTimings()
     for number in range(1, 5):
         recorder.add(number, number * 2)
     recorder.add(5, 9, profiling_name="gloo:broadcast")
     recorder.add(6, 10)
     recorder.add(7, 11, is_p2p=True)
-    found.look(0, 2)
-    assert found.fresh == 4
+    found.read_new(0, 2)
+    assert found.new_count == 4
     expected = [[2, 4.0, 2e3], [3, 6.0, 2e3], [4, 8.0, 2e3], [6, 10.0, 1e3]]
     assert told(found) == {"0": expected}
     recorder.add(7, 12, profiling_name="gloo:_reduce_scatter_base")
-    found.look(1, 2)
-    assert found.fresh == 1
+    found.read_new(1, 2)
+    assert found.new_count == 1
     assert told(found) == {"0": [*expected, [7, 12.0, 2e3]]}
 
 
 def test_another_group_of_that_name_begins_anew(recorder: Recorder) -> None:
-    found = Arrivals()
+    found = CollectiveTimings()
     for number in range(1, 20):
         recorder.add(number, number)
-    found.look(0, 2)
+    found.read_new(0, 2)
     for number in range(1, 4):
         recorder.add(number, 100 + number)
-    found.look(1, 2)
+    found.read_new(1, 2)
     assert [number for number, *_ in told(found)["0"]] == [2, 3]
 
 
 def test_it_looks_no_more_often_than_it_may(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collective_timing, "SHARE", 1e-9)
-    found = Arrivals()
+    monkeypatch.setattr(collective_timing, "CPU_SHARE", 1e-9)
+    found = CollectiveTimings()
     recorder.add(1, 1)
     recorder.add(2, 2)
-    found.look(0, 2)
+    found.read_new(0, 2)
     recorder.add(3, 3)
-    found.look(10, 2)
+    found.read_new(10, 2)
     assert len(told(found)["0"]) == 1
 
 
@@ -104,8 +108,8 @@ def test_a_torch_that_records_nothing_tells_nothing(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(
         sys.modules, "torch._C._distributed_c10d", types.ModuleType("torch._C._distributed_c10d")
     )
-    found = Arrivals()
-    found.look(0, 2)
+    found = CollectiveTimings()
+    found.read_new(0, 2)
     assert found.report()[2] == []
 
 
@@ -113,24 +117,24 @@ def test_a_torch_that_records_nothing_tells_nothing(monkeypatch: pytest.MonkeyPa
 def test_of_many_the_same_are_kept_by_ranks_that_look_at_different_times(a_second: int) -> None:
     ranks = []
     for start in (0, 7):
-        group = Group()
+        group = GroupTimings()
         for number in range(1, 60 * a_second + start * a_second // 10):
             group.add(number, BEGAN + number / a_second, "all_reduce")
             if number % (5 * a_second + start) == 0:
-                group.thin(20.0)
-        group.thin(20.0)
+                group.limit(20.0)
+        group.limit(20.0)
         ranks.append(group.kept)
-    assert all(len(kept) <= MOST for kept in ranks)
+    assert all(len(kept) <= MOST_COLLECTIVES for kept in ranks)
     assert all(kept[-1][1] - kept[0][1] >= 15 for kept in ranks)
     common = {number for number, *_ in ranks[0]} & {number for number, *_ in ranks[1]}
     assert len(common) >= 16
 
 
 def test_the_controller_reads_what_is_told(recorder: Recorder) -> None:
-    found = Arrivals()
+    found = CollectiveTimings()
     for number in range(1, 9):
         recorder.add(number, number / 2)
-    found.look(0, 2)
+    found.read_new(0, 2)
     machine, now, listed = found.report()
     base = {"kind": "Collecting", "machine": machine, "now": now, "arrivals": listed}
     rank = RankReport.decode(base, "worker-0", NOW)

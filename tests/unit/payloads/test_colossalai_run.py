@@ -19,7 +19,7 @@ for each in children:
     each.start()
 if {kills}:
     os.kill(children[0].pid, signal.SIGKILL)
-ours["leave"]({code})
+ours["exit_now"]({code})
 """
 
 

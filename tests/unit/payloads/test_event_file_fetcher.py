@@ -13,10 +13,12 @@ import pytest
 
 from tests.object_store import Bucket, serving
 from trainyard.payloads import event_file_fetcher
-from trainyard.payloads.event_file_fetcher import Keys, signature_headers
+from trainyard.payloads.event_file_fetcher import Credentials, signature_headers
 
 PROGRAM = Path(event_file_fetcher.__file__)
-EXAMPLE = Keys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1")
+EXAMPLE = Credentials(
+    "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1"
+)
 EXAMPLE_TIME = "20130524T000000Z"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.observer_folder import lay_out
-from trainyard.payloads.in_place.in_place_process import Started
+from trainyard.payloads.in_place.in_place_process import CommandProcess
 
 SECONDS = 120
 PRELOADED = """\
@@ -45,17 +45,17 @@ class Place:
         self.script.write_text(PROGRAM)
         path = f"{self.hook}:{self.lib}"
         self.variables = {**os.environ, "MARKS": str(self.marks), "PYTHONPATH": path}
-        self.started: list[Started] = []
-        self.living: list[Started] = []
+        self.started: list[CommandProcess] = []
+        self.living: list[CommandProcess] = []
 
-    def start(self, modules: str | None) -> Started:
+    def start(self, modules: str | None) -> CommandProcess:
         argv = [sys.executable, str(self.script), "a", "-b"]
-        started = Started(argv, self.variables, 1, modules)
+        started = CommandProcess(argv, self.variables, 1, modules)
         self.started.append(started)
         self.living.append(started)
         return started
 
-    def code_of(self, started: Started) -> int:
+    def code_of(self, started: CommandProcess) -> int:
         """Its exit code, once it has ended."""
         self.living.remove(started)
         _, status = os.waitpid(started.pid, 0)
@@ -87,7 +87,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 def test_a_command_says_that_it_could_wait_and_does_not(place: Place) -> None:
     started = place.start("")
     assert place.code_of(started) == 7
-    assert started.could_wait()
+    assert started.can_stand_by()
 
 
 @pytest.mark.parametrize("own", ["", "raise OSError('in use')"], ids=["alone", "beside a bad one"])
@@ -97,7 +97,7 @@ def test_nothing_of_the_program_runs_before_the_word(place: Place, own: str) -> 
     started = place.start("preloaded+no_such_module+colorsys")
     place.await_mark("imported")
     assert not (place.marks / "ran").exists()
-    assert started.go()
+    assert started.release()
     assert place.code_of(started) == 7
     *told, imported, _, is_told, has_no_spec = place.told()
     assert told == [
@@ -126,7 +126,7 @@ def test_it_is_observed_from_the_word_on_and_once(place: Place) -> None:
     started = place.start("torch.distributed+afterwards")
     place.await_mark("waits")
     assert (place.marks / "waits").read_text() == "MainThread"
-    assert started.go()
+    assert started.release()
     assert place.code_of(started) == 0
     assert (place.marks / "ran").read_text() == "MainThread trainyard-observer"
 
@@ -144,7 +144,7 @@ def test_a_module_beside_the_script_goes_before_what_was_imported(place: Place) 
     own.write_text("")
     started = place.start("preloaded+colorsys")
     place.await_mark("imported")
-    assert started.go()
+    assert started.release()
     assert place.code_of(started) == 7
     *_, imported, colorsys, _, _ = place.told()
     assert (imported, colorsys) == ([], str(own))
@@ -161,4 +161,4 @@ def test_what_meets_no_hook_is_never_started_to_wait(place: Place) -> None:
     place.variables["PYTHONPATH"] = ""
     started = place.start("")
     assert place.code_of(started) == 7
-    assert not started.could_wait()
+    assert not started.can_stand_by()

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.shipped_programs import ship
 from trainyard.payloads import processes
 from trainyard.payloads.launch import launcher_programs, rank_wrapper, replica_agent, sshd_setup
-from trainyard.payloads.launch.launch_runner import Event, Launch
-from trainyard.payloads.launch.launcher_programs import how_it_ended, positive
+from trainyard.payloads.launch.launch_runner import LaunchEvent, LaunchRunner
+from trainyard.payloads.launch.launcher_programs import describe_exit, shell_exit_code
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 FOLDER = Path(launcher_programs.__file__).parent
@@ -159,7 +159,7 @@ def test_the_deepspeed_line_has_every_option(
     assert Path(environment["DS_ENV_FILE"]).read_text().startswith("LITERAL=plain\nTHEIRS=1\n")
     assert "NCCL_QUOTED" not in environment
     (tmp_path / "pdsh").unlink()
-    with pytest.raises(launcher_programs.Missing, match="pdsh not found"):
+    with pytest.raises(launcher_programs.MissingProgram, match="pdsh not found"):
         launcher_programs.program(given, tmp_path).command(["a", "b"])
     launcher_programs.program(given, tmp_path).command(["a"])
 
@@ -179,7 +179,9 @@ def test_the_deepspeed_line_has_every_option(
 )
 def test_rank_0_is_on_the_first_replica_that_is_left(options: list[str], left: list[str]) -> None:
     """By deepspeed's own rules; what leaves none is for deepspeed to refuse."""
-    assert launcher_programs.chosen(["worker-0", "worker-1", "worker-2"], 2, options) == left
+    assert (
+        launcher_programs.selected_hosts(["worker-0", "worker-1", "worker-2"], 2, options) == left
+    )
 
 
 def test_a_single_replica_elsewhere_is_reached_over_pdsh(
@@ -212,7 +214,9 @@ def test_a_package_that_tuning_needs_is_missed_before_anything_starts(
     (tmp_path / "tabulate.py").unlink()
     if importlib.util.find_spec("tabulate"):
         pytest.skip("tabulate is installed here")
-    with pytest.raises(launcher_programs.Missing, match=r"tabulate not found: .*\[autotuning\]"):
+    with pytest.raises(
+        launcher_programs.MissingProgram, match=r"tabulate not found: .*\[autotuning\]"
+    ):
         launcher_programs.program(given, tmp_path).command(["a"])
 
 
@@ -244,23 +248,23 @@ def test_the_colossalai_line_keeps_options_and_script_apart(
     [(0, 0), (1, 1), (-9, 137), (247, 137), (241, 143), (138, 138), (127, 127)],
 )
 def test_a_launchers_code_as_a_shell_would_give_it(code: int, expected: int) -> None:
-    assert positive(code) == expected
+    assert shell_exit_code(code) == expected
 
 
 def test_how_a_rank_ended_is_told() -> None:
-    assert how_it_ended(1) == "failed with exit code 1"
-    assert how_it_ended(137) == "failed with exit code 137 (SIGKILL)"
+    assert describe_exit(1) == "failed with exit code 1"
+    assert describe_exit(137) == "failed with exit code 137 (SIGKILL)"
 
 
-def reported(launch: Launch, host: str, report: str) -> None:
+def reported(launch: LaunchRunner, host: str, report: str) -> None:
     """A report from a host, taken in."""
-    launch.take_report(Event("report", host, report))
+    launch.take_report(LaunchEvent("report", host, report))
 
 
 @pytest.fixture
-def launched(tmp_path: Path) -> Launch:
+def launched(tmp_path: Path) -> LaunchRunner:
     """A launch over two hosts in the middle of its run."""
-    made = Launch(spec(), tmp_path)
+    made = LaunchRunner(spec(), tmp_path)
     made.members = ["a", "b"]
     made.ready = {"a", "b"}
     for host, number in (("a", 0), ("b", 1)):
@@ -268,39 +272,39 @@ def launched(tmp_path: Path) -> Launch:
     return made
 
 
-def test_the_first_failure_gives_the_exit_code(launched: Launch) -> None:
+def test_the_first_failure_gives_the_exit_code(launched: LaunchRunner) -> None:
     """By time, not by arrival, corrected by how far a replica's clock is ahead."""
-    launched.links["b"].clock_ahead = 100.0
+    launched.connections["b"].clock_ahead = 100.0
     reported(launched, "a", "end-0-1-50000000000")
     reported(launched, "b", "end-1-137-149000000000")
-    assert launched.verdict(1) == 137
+    assert launched.exit_code(1) == 137
 
 
-def test_a_lost_replica_is_the_cause_of_its_peers_failures(launched: Launch) -> None:
+def test_a_lost_replica_is_the_cause_of_its_peers_failures(launched: LaunchRunner) -> None:
     reported(launched, "a", "end-0-1-50000000000")
-    launched.lose("b", "gone")
-    assert launched.verdict(255) == 137
+    launched.lose_replica("b", "gone")
+    assert launched.exit_code(255) == 137
 
 
-def test_a_failed_rank_is_never_a_success(launched: Launch) -> None:
+def test_a_failed_rank_is_never_a_success(launched: LaunchRunner) -> None:
     """deepspeed may end with 0 although a rank failed, or vanished without a word."""
     reported(launched, "a", "end-0-0-1")
-    assert launched.verdict(0) == 1
+    assert launched.exit_code(0) == 1
     reported(launched, "b", "end-1-9-2")
-    assert launched.verdict(0) == 9
+    assert launched.exit_code(0) == 9
 
 
 def test_a_launch_that_started_no_rank_is_no_success(tmp_path: Path) -> None:
-    assert Launch(spec(), tmp_path).verdict(0) == 1
+    assert LaunchRunner(spec(), tmp_path).exit_code(0) == 1
 
 
-def test_all_ranks_ended_well(launched: Launch) -> None:
+def test_all_ranks_ended_well(launched: LaunchRunner) -> None:
     reported(launched, "a", "end-0-0-1")
     reported(launched, "b", "end-1-0-2")
-    assert launched.verdict(0) == 0
+    assert launched.exit_code(0) == 0
 
 
-def test_what_ranks_do_when_they_are_told_to_end_means_nothing(launched: Launch) -> None:
+def test_what_ranks_do_when_they_are_told_to_end_means_nothing(launched: LaunchRunner) -> None:
     launched.stopping = True
     reported(launched, "a", "end-0-143-1")
     assert launched.failures == []
@@ -308,17 +312,17 @@ def test_what_ranks_do_when_they_are_told_to_end_means_nothing(launched: Launch)
 
 def test_an_elastic_launch_starts_with_enough_settled_replicas(tmp_path: Path) -> None:
     elastic = {"min": 2, "settleSeconds": 30}
-    launch = Launch(spec(hosts=["a", "b", "c"], elastic=elastic), tmp_path)
+    launch = LaunchRunner(spec(hosts=["a", "b", "c"], elastic=elastic), tmp_path)
     for host, starts in (("b", False), ("c", False), ("a", True)):
-        launch.events.put(Event("ready", host))
+        launch.events.put(LaunchEvent("ready", host))
         launch.next_event(1)
-        assert launch.may_start() is starts
-    launch.lose("c", "gone")
-    assert not launch.may_start()
+        assert launch.can_start() is starts
+    launch.lose_replica("c", "gone")
+    assert not launch.can_start()
     launch.changed_at -= 30
-    assert launch.may_start()
-    launch.lose("a", "gone")
-    assert not launch.may_start()
+    assert launch.can_start()
+    launch.lose_replica("a", "gone")
+    assert not launch.can_start()
 
 
 def test_an_agent_takes_over_from_one_whose_launch_is_gone(
@@ -326,7 +330,7 @@ def test_an_agent_takes_over_from_one_whose_launch_is_gone(
 ) -> None:
     """It ends what that launch left, and forgets what was reported to it."""
     folder = ship(tmp_path / "programs")
-    monkeypatch.setattr(processes, "HERE", os.fsencode(folder))
+    monkeypatch.setattr(processes, "OWN_FOLDER", os.fsencode(folder))
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "start-0").touch()
     (tmp_path / "former" / "reports").mkdir(parents=True)
@@ -343,7 +347,7 @@ def test_an_agent_takes_over_from_one_whose_launch_is_gone(
     assert former.stdout.readline().startswith(b"hello")
     (tmp_path / "minder").write_text(str(former.pid))
     with former, supervisor:
-        replica_agent.Minder(tmp_path, supervisor.pid).claim()
+        replica_agent.ReplicaAgent(tmp_path, supervisor.pid).claim()
         assert former.wait(30) == -9
         assert supervisor.wait(30) == -12
     assert (tmp_path / "minder").read_text() == str(os.getpid())

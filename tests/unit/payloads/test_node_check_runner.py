@@ -12,7 +12,7 @@ import pytest
 
 from tests.shipped_programs import ship
 from trainyard.payloads import shipping
-from trainyard.payloads.node_check.node_check_runner import python_of
+from trainyard.payloads.node_check.node_check_runner import python_of_command
 
 SECONDS = 300
 IMPATIENT = """\
@@ -100,6 +100,6 @@ def test_the_python_of_the_command_is_asked_for_its_torch(tmp_path: Path) -> Non
     own = tmp_path / "torchrun"
     own.write_text(f"#!{sys.executable}\n")
     own.chmod(0o755)
-    assert python_of(["sh", "-c", "x", sys.executable, "train.py"]) == sys.executable
-    assert python_of([str(own), "train.py"]) == sys.executable
-    assert Path(python_of(["/usr/bin/mine"])).name.startswith("python")
+    assert python_of_command(["sh", "-c", "x", sys.executable, "train.py"]) == sys.executable
+    assert python_of_command([str(own), "train.py"]) == sys.executable
+    assert Path(python_of_command(["/usr/bin/mine"])).name.startswith("python")

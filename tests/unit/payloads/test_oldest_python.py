@@ -73,7 +73,7 @@ def test_a_mounted_program_needs_nothing_else(python: str, mounted: Path, name: 
 def test_the_other_files_of_the_package_are_valid_too(python: str) -> None:
     for path in FOLDER.rglob("*.py"):
         evaluate(python, FOLDER.parent, f"compile(open({str(path)!r}).read(), 'x', 'exec')")
-    types = "import pod_messages; print(sorted(pod_messages.Elastic.__annotations__))"
+    types = "import payload_messages; print(sorted(payload_messages.Elastic.__annotations__))"
     assert evaluate(python, FOLDER, types) == "['min', 'settleSeconds']\n"
 
 

@@ -11,18 +11,20 @@ from pathlib import Path
 import pytest
 
 from trainyard.payloads.launch import preflight
-from trainyard.payloads.payload_messages import Found, Wanted
+from trainyard.payloads.payload_messages import PreflightAnswer, PreflightRequest
 
 
-def found(*missing: str, gpus: int = 0, **versions: str) -> Found:
+def found(*missing: str, gpus: int = 0, **versions: str) -> PreflightAnswer:
     return {"missing": [*missing], "versions": versions, "gpus": gpus}
 
 
-def asked(wanted: Wanted) -> Found:
+def asked(wanted: PreflightRequest) -> PreflightAnswer:
     """What the program prints, as a replica's session runs it."""
     argument = urlsafe_b64encode(json.dumps(wanted).encode()).decode()
     command = [sys.executable, "-IS", preflight.__file__, argument]
-    answer: Found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    answer: PreflightAnswer = json.loads(
+        subprocess.run(command, capture_output=True, check=True).stdout
+    )
     return answer
 
 
@@ -38,7 +40,11 @@ def test_what_is_there_is_told_with_its_versions(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    wanted: Wanted = {"folder": f"{tmp_path}/no", "program": "no-such", "script": "train.py"}
+    wanted: PreflightRequest = {
+        "folder": f"{tmp_path}/no",
+        "program": "no-such",
+        "script": "train.py",
+    }
     answer = asked(wanted)
     assert answer["missing"] == [f"the folder {tmp_path}/no", "no-such", "train.py"]
 
@@ -59,8 +65,10 @@ def test_a_program_that_is_no_python_has_no_versions(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_told_by_replicas(answers: dict[str, Found], told: str) -> None:
-    assert preflight.lacking(answers) == told
+def test_what_is_missing_is_told_by_replicas(
+    answers: dict[str, PreflightAnswer], told: str
+) -> None:
+    assert preflight.describe_missing(answers) == told
 
 
 def test_versions_that_differ_and_gpus_that_are_too_few_are_told() -> None:

@@ -145,7 +145,7 @@ def main():
     tensor = Tensor()
     seen = weakref.ref(tensor)
     frame = sys._getframe()
-    looking = process_sampling.Looking()
+    looking = process_sampling.ProcessSampler()
     worker = threading.Thread(target=looking._fingerprint, args=(frame, True))
     worker.start(); worker.join()
     del tensor, frame
@@ -178,9 +178,9 @@ class Counter:
     value = 0
 def main():
     counter, done, number = Counter(), [], 2 ** 40
-    SEEN.append(process_sampling.Looking()._fingerprint(sys._getframe(), True))
+    SEEN.append(process_sampling.ProcessSampler()._fingerprint(sys._getframe(), True))
     {turn}
-    SEEN.append(process_sampling.Looking()._fingerprint(sys._getframe(), True))
+    SEEN.append(process_sampling.ProcessSampler()._fingerprint(sys._getframe(), True))
 SEEN = []
 main()
 print(SEEN[0] != SEEN[1])
@@ -215,7 +215,7 @@ def look():
         asked.acquire()
         sys.seen.append(looking.frames()[2:4])
         answered.release()
-sys.seen, looking = [], process_sampling.Looking()
+sys.seen, looking = [], process_sampling.ProcessSampler()
 asked, answered = threading.Lock(), threading.Lock()
 asked.acquire(), answered.acquire()
 thread = threading.Thread(target=look)
@@ -243,9 +243,9 @@ sys.path[:0] = sys.argv[1:]
 from trainyard_observer import process_sampling
 import library
 def main():
-    looking = process_sampling.Looking()
+    looking = process_sampling.ProcessSampler()
     frames = library.deep(60, looking.frames)[0]
-    print(len(frames), *[name for file, _, name in frames if looking.is_users(file)])
+    print(len(frames), *[name for file, _, name in frames if looking.is_user_file(file)])
 main()
 """)
     done = run(python, site, str(script), str(site / shipping.OBSERVER_ARCHIVE), str(packages))
@@ -276,7 +276,7 @@ def test_the_first_of_several_ranks_that_never_met_is_known(
         "observer = sys.modules['trainyard_observer.rank_observer']\n"
         "settings = observer.Settings(os.environ[observer.VARIABLE])\n"
         "observer.stack_server.ADDRESS += '-second'\n"
-        "print(observer.Observer(settings, None).is_alone())\n"
+        "print(observer.Observer(settings, None).never_met_others())\n"
     )
     done = run(python, site, "-W", "ignore", "-c", code)
     assert (done.stdout, done.stderr) == (f"{alone}\n", "")

@@ -39,7 +39,7 @@ sys.exit(code)
 SUPERVISOR = """\
 import ctypes, subprocess, sys, time
 from pathlib import Path
-from trainyard.payloads.launch.rank_shutdown import Ending
+from trainyard.payloads.launch.rank_shutdown import RankShutdown
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 run, ranks, seconds = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 child = subprocess.Popen(sys.argv[4:], start_new_session=True)
@@ -47,7 +47,7 @@ def noted(word):
     return (run / "notes").read_text().count(word) if (run / "notes").exists() else 0
 while noted("started") < ranks:
     time.sleep(0.01)
-ending = Ending(run)
+ending = RankShutdown(run)
 ending.begin(seconds)
 while not ending.step():
     child.poll()
@@ -156,18 +156,18 @@ def test_one_that_its_launcher_asked_is_not_asked_again(training: Training) -> N
     assert training.notes() == ["started one"]
 
 
-HERE = processes.HERE.decode()
+OWN_FOLDER = processes.OWN_FOLDER.decode()
 
 
 @pytest.mark.parametrize(
     ("line", "part"),
     [
         ("ssh -F x worker-1 hostname", processes.CONNECTION),
-        (f"python3 -IS {HERE}/colossalai_run.py a", processes.CONNECTION),
+        (f"python3 -IS {OWN_FOLDER}/colossalai_run.py a", processes.CONNECTION),
         ("/opt/bin/python -u /opt/bin/deepspeed train.py", processes.CARRIER),
-        (f"python3 {HERE}/rank.py x", processes.CARRIER),
+        (f"python3 {OWN_FOLDER}/rank.py x", processes.CARRIER),
         ("python3 -X dev -u -m deepspeed.launcher.launch --node_rank=0", processes.FORWARDER),
-        (f"python3 -IS {HERE}/minder.py", processes.OURS),
+        (f"python3 -IS {OWN_FOLDER}/minder.py", processes.OURS),
         ("sh /run/session", processes.OURS),
         ("ssh a trainyard-minder", processes.OURS),
         ("python3 train.py deepspeed", processes.RANK),

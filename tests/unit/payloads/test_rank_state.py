@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainyard.payloads.observer import process_sampling, rank_state
-from trainyard.payloads.observer.rank_state import Doing, Sample, classify
+from trainyard.payloads.observer.rank_state import Activity, Sample, classify
 
 TORCH = ("/x/site-packages/torch/distributed/distributed_c10d.py", 10, "all_reduce")
 MEETING = ("/x/site-packages/torch/distributed/distributed_c10d.py", 9, "init_process_group")
@@ -118,34 +118,34 @@ def test_what_a_process_did_in_a_window(kind: str, changed: dict[str, Any]) -> N
 
 
 def test_what_it_does_is_known_after_a_window_and_began_with_it() -> None:
-    doing = Doing()
-    doing.collects(100.0)
-    assert (doing.kind, doing.since) == (rank_state.COLLECTING, 100.0)
+    activity = Activity()
+    activity.note_collective(100.0)
+    assert (activity.kind, activity.since) == (rank_state.COLLECTING, 100.0)
     for at in range(101, 109):
-        doing.take(sample(at))
-        assert doing.kind == rank_state.COLLECTING
-    doing.take(sample(109))
-    assert (doing.kind, doing.since) == (rank_state.IDLE, 101)
+        activity.add_sample(sample(at))
+        assert activity.kind == rank_state.COLLECTING
+    activity.add_sample(sample(109))
+    assert (activity.kind, activity.since) == (rank_state.IDLE, 101)
     for at in range(110, 130):
-        doing.take(sample(at))
-    assert (doing.kind, doing.since) == (rank_state.IDLE, 101)
-    doing.collects(130.0)
-    assert (doing.kind, doing.since) == (rank_state.COLLECTING, 130.0)
+        activity.add_sample(sample(at))
+    assert (activity.kind, activity.since) == (rank_state.IDLE, 101)
+    activity.note_collective(130.0)
+    assert (activity.kind, activity.since) == (rank_state.COLLECTING, 130.0)
 
 
 def test_work_in_between_makes_idleness_begin_anew() -> None:
-    doing = Doing()
+    activity = Activity()
     for at in range(40):
-        doing.take(sample(at, cpu=min(max(at - 12, 0), 6)))
-    assert doing.kind == rank_state.IDLE
-    assert doing.since >= 16
+        activity.add_sample(sample(at, cpu=min(max(at - 12, 0), 6)))
+    assert activity.kind == rank_state.IDLE
+    assert activity.since >= 16
 
 
 def test_too_few_looks_say_nothing() -> None:
-    doing = Doing()
+    activity = Activity()
     for at in (0, 5, 10):
-        doing.take(sample(at))
-    assert doing.kind == rank_state.NEW
+        activity.add_sample(sample(at))
+    assert activity.kind == rank_state.NEW
 
 
 def test_pending_collectives_are_those_begun_and_not_completed() -> None:

@@ -11,13 +11,19 @@ from pathlib import Path
 import pytest
 
 from tests.unit.lifecycle.world import World, deepspeed
-from trainyard.payloads.launch.ssh_connections import Event, Link, Words, how_it_ended, waiting_for
+from trainyard.payloads.launch.ssh_connections import (
+    LaunchEvent,
+    LaunchProgress,
+    ReplicaConnection,
+    describe_missing_replicas,
+    describe_session_end,
+)
 
 
-def link(host: str, port: int) -> tuple[Link, queue.SimpleQueue[Event]]:
+def link(host: str, port: int) -> tuple[ReplicaConnection, queue.SimpleQueue[LaunchEvent]]:
     """A link that has not been started."""
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    return Link(host, (host, port), events), events
+    events: queue.SimpleQueue[LaunchEvent] = queue.SimpleQueue()
+    return ReplicaConnection(host, (host, port), events), events
 
 
 def free_port() -> int:
@@ -29,13 +35,13 @@ def free_port() -> int:
 def test_a_refused_connection_is_the_reason() -> None:
     found, _ = link("127.0.0.1", free_port())
     assert not found.answers()
-    assert waiting_for([found]) == "waiting for 127.0.0.1: Connection refused"
+    assert describe_missing_replicas([found]) == "waiting for 127.0.0.1: Connection refused"
 
 
 def test_an_unknown_host_is_the_reason() -> None:
     found, _ = link("no-such-host.invalid", 22)
     assert not found.answers()
-    assert "no-such-host.invalid: its name cannot be found: " in waiting_for([found])
+    assert "no-such-host.invalid: its name cannot be found: " in describe_missing_replicas([found])
 
 
 def test_something_else_than_ssh_is_the_reason() -> None:
@@ -86,7 +92,7 @@ def test_a_link_outlives_whatever_goes_wrong_and_tells_it(
     ],
 )
 def test_a_session_that_never_began_has_a_reason(code: int, said: str, reason: str) -> None:
-    assert how_it_ended(code, said) == reason
+    assert describe_session_end(code, said) == reason
 
 
 def test_hosts_with_the_same_reason_are_told_together() -> None:
@@ -94,14 +100,14 @@ def test_hosts_with_the_same_reason_are_told_together() -> None:
     for each in links[:5]:
         each.reason = "Connection refused"
     links[5].reason = "No route to host"
-    assert waiting_for(links) == (
+    assert describe_missing_replicas(links) == (
         "waiting for worker-0, worker-1, worker-2 and 2 more: Connection refused; "
         "for worker-5: No route to host"
     )
 
 
 def test_words_are_there_for_the_probe_until_the_launch_has_started(tmp_path: Path) -> None:
-    words = Words(tmp_path)
+    words = LaunchProgress(tmp_path)
     words.wait("waiting for worker-1: Connection refused")
     expected = "trainyard: waiting for worker-1: Connection refused\n"
     assert (tmp_path / "waits").read_text() == expected
@@ -122,7 +128,7 @@ def test_a_launch_that_starts_with_a_note_tells_it_once(tmp_path: Path) -> None:
         assert done.stderr == ""
         return done.returncode == 0, done.stdout
 
-    words = Words(tmp_path)
+    words = LaunchProgress(tmp_path)
     assert answer() == (False, "")
     words.note = "preflight: torch differs: 2.3 on worker-0; 2.1 on worker-1"
     words.wait("deepspeed was started, but no rank has begun")
@@ -135,4 +141,4 @@ def test_a_launch_that_starts_with_a_note_tells_it_once(tmp_path: Path) -> None:
 
 
 def test_a_full_folder_keeps_nobody_from_launching(tmp_path: Path) -> None:
-    Words(tmp_path / "nowhere").done()
+    LaunchProgress(tmp_path / "nowhere").done()

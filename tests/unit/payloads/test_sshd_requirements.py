@@ -5,19 +5,21 @@ from __future__ import annotations
 import pytest
 
 from trainyard.kinds.shared.reasons import missing_for_start
-from trainyard.payloads.launch.sshd_requirements import Unfit, check_rights
+from trainyard.payloads.launch.sshd_requirements import CannotServeSsh, check_rights
 
 ALL, NONE = "CapEff:\t000001ffffffffff\n", "Name:\tpython3\nCapEff:\t0000000000000000\n"
 
 
 def test_what_is_missing_for_good_is_known_as_such() -> None:
-    words = Unfit("no sshd", permanent=True).told("job-worker-1")
+    words = CannotServeSsh("no sshd", permanent=True).log_text("job-worker-1")
     assert missing_for_start(f"some output\ntrainyard: {words}") == "job-worker-1: no sshd"
-    assert missing_for_start(f"trainyard: {Unfit('killed').told('job-worker-1')}") == ""
+    assert (
+        missing_for_start(f"trainyard: {CannotServeSsh('killed').log_text('job-worker-1')}") == ""
+    )
     assert missing_for_start(f"the user's own words: trainyard: {words}") == ""
 
 
 def test_missing_capabilities_of_sshd_are_named() -> None:
     check_rights(ALL)
-    with pytest.raises(Unfit, match="SETGID, SETUID, SYS_CHROOT"):
+    with pytest.raises(CannotServeSsh, match="SETGID, SETUID, SYS_CHROOT"):
         check_rights(NONE)

@@ -14,7 +14,7 @@ from trainyard.payloads.observer.tensorboard_events import (
     LATEST_RECORDS,
     LONGEST_RECORD,
     MOST_METRICS,
-    Events,
+    EventFiles,
 )
 
 pytest.importorskip("tensorboard")
@@ -51,16 +51,16 @@ def write(folder: Path, *events: Event) -> Path:
     return path
 
 
-def metrics(events: Events) -> dict[str, str]:
-    told = events.told()
+def metrics(events: EventFiles) -> dict[str, str]:
+    told = events.status()
     assert told["source"] == "TensorBoard"
     return {each["name"]: each["value"] for each in told["metrics"]}
 
 
 def test_the_last_scalars_are_told_with_the_furthest_step(tmp_path: Path, since: float) -> None:
     """Of tags that count epochs, the step is none of the training's."""
-    events = Events([str(tmp_path / "nowhere"), str(tmp_path)], since)
-    assert not events.look()
+    events = EventFiles([str(tmp_path / "nowhere"), str(tmp_path)], since)
+    assert not events.read_new()
     folder = tmp_path / "lightning_logs" / "version_0"
     write(
         folder,
@@ -72,7 +72,7 @@ def test_the_last_scalars_are_told_with_the_furthest_step(tmp_path: Path, since:
         tensor("many", [1.0, 2.0], 300),
         scalar("val/accuracy", 0.75, 3),
     )
-    assert events.look()
+    assert events.read_new()
     assert metrics(events) == {
         "current_step": "200",
         "loss": "0.25",
@@ -80,7 +80,7 @@ def test_the_last_scalars_are_told_with_the_furthest_step(tmp_path: Path, since:
         "double": "0.5",
         "val/accuracy": "0.75",
     }
-    assert not events.look(), "there is nothing new"
+    assert not events.read_new(), "there is nothing new"
 
 
 def test_a_file_that_grows_is_read_from_record_to_record(tmp_path: Path, since: float) -> None:
@@ -88,15 +88,15 @@ def test_a_file_that_grows_is_read_from_record_to_record(tmp_path: Path, since: 
     data = written.read_bytes()
     (tmp_path / "grows").mkdir()
     path = tmp_path / "grows" / written.name
-    events, last = Events([str(path.parent)], since), 0
+    events, last = EventFiles([str(path.parent)], since), 0
     for end in range(0, len(data) + 1, 7):
         path.write_bytes(data[:end])
-        events.look()
+        events.read_new()
         step = int(metrics(events).get("current_step", 0))
         assert last <= step <= last + 1
         last = step
     path.write_bytes(data)
-    events.look()
+    events.read_new()
     assert metrics(events)["current_step"] == "29"
 
 
@@ -106,8 +106,8 @@ def test_long_records_are_passed_over_and_only_the_last_are_read(
     image = tensor("image", "x" * (LONGEST_RECORD + 1), 5000)
     many = [scalar(f"tag-{n}", n, n) for n in range(LATEST_RECORDS + 40)]
     write(tmp_path, *many, image, scalar("loss", 1.0, 999))
-    events = Events([str(tmp_path)], since)
-    assert events.look()
+    events = EventFiles([str(tmp_path)], since)
+    assert events.read_new()
     told = metrics(events)
     assert told["current_step"] == "999"
     assert len(told) == 1 + MOST_METRICS
@@ -126,9 +126,9 @@ def test_other_runs_tell_nothing(tmp_path: Path, since: float) -> None:
         path.name.replace("tfevents", "profile"),
     ):
         path = path.rename(tmp_path / name)
-        events = Events([str(tmp_path)], since)
-        assert not events.look(), name
-    assert events.told()["metrics"] == []
+        events = EventFiles([str(tmp_path)], since)
+        assert not events.read_new(), name
+    assert events.status()["metrics"] == []
 
 
 def test_whatever_is_in_a_file_is_read_to_its_end(tmp_path: Path, since: float) -> None:
@@ -139,7 +139,7 @@ def test_whatever_is_in_a_file_is_read_to_its_end(tmp_path: Path, since: float) 
         for _ in range(rng.randint(1, 40)):
             changed[rng.randrange(len(changed))] = rng.randrange(256)
         path.write_bytes(changed)
-        events = Events([str(tmp_path)], since)
-        events.look()
-        events.look()
-        assert all(len(each["value"]) < 32 for each in events.told()["metrics"])
+        events = EventFiles([str(tmp_path)], since)
+        events.read_new()
+        events.read_new()
+        assert all(len(each["value"]) < 32 for each in events.status()["metrics"])

@@ -21,7 +21,7 @@ MESSAGE_BYTES = 2048
 PYTHON = re.compile(r"python[0-9.]*")
 
 
-class Errors:
+class StderrTee:
     """The command's stderr: passed on as it comes, and its end kept."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Errors:
         return self.last.decode(errors="replace")
 
 
-class Started:
+class CommandProcess:
     """One process of the command."""
 
     def __init__(
@@ -56,14 +56,14 @@ class Started:
         """Start it; raises OSError. `modules`: what it imports before it waits for the word, "" for
         a command that begins at once and says whether it could wait, None for any other."""
         self.attempt = attempt
-        self.errors = None if os.isatty(2) else Errors()
+        self.errors = None if os.isatty(2) else StderrTee()
         """Its stderr, unless that is a terminal."""
-        self._said = b""
-        self._line: socket.socket | None = None
+        self._received = b""
+        self._socket: socket.socket | None = None
         environment, theirs = dict(variables), None
         if modules is not None and PYTHON.fullmatch(os.path.basename(argv[0])):
-            self._line, theirs = socket.socketpair()
-            self._line.setblocking(False)
+            self._socket, theirs = socket.socketpair()
+            self._socket.setblocking(False)
             theirs.set_inheritable(True)
             environment[STANDBY] = f"{theirs.fileno()}:{modules}"
         actions = [(os.POSIX_SPAWN_DUP2, self.errors.write, 2)] if self.errors else []
@@ -82,28 +82,28 @@ class Started:
             if theirs:
                 theirs.close()
 
-    def could_wait(self) -> bool:
+    def can_stand_by(self) -> bool:
         """Whether this very process has met the hook in which another one would wait."""
-        if self._line is not None:
+        if self._socket is not None:
             with contextlib.suppress(OSError):
-                self._said += self._line.recv(64)
-        return self._said == b"%d\n" % self.pid
+                self._received += self._socket.recv(64)
+        return self._received == b"%d\n" % self.pid
 
-    def go(self) -> bool:
+    def release(self) -> bool:
         """Let it begin, which waits for that; False where it cannot any more."""
-        if self._line is None:
+        if self._socket is None:
             return False
         try:
-            self._line.send(GO)
+            self._socket.send(GO)
         except OSError:
             return False
         return True
 
     def close(self) -> None:
         """Say and hear nothing more: one that waits for the word ends."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def kill(self) -> None:
         """End it, which waits; it must not have been reaped."""

@@ -37,10 +37,10 @@ def stand_by(told: str) -> None:
     if names:
         invalidate_caches()  # folders of the path may have come meanwhile
         if _is_shadowed(_script_folder()):
-            begin_anew()
+            restart_interpreter()
 
 
-def begin_anew() -> None:
+def restart_interpreter() -> None:
     """Become the command without us; what was imported is not what it would have found."""
     with open("/proc/self/cmdline", "rb") as file:
         words = file.read().split(b"\0")[:-1]

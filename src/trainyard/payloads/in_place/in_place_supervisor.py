@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard.payloads import processes
-from trainyard.payloads.in_place.in_place_process import Started
-from trainyard.payloads.report_client import Teller
+from trainyard.payloads.in_place.in_place_process import CommandProcess
+from trainyard.payloads.report_client import ReportClient
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.payload_messages import Hold
+    from trainyard.payloads.payload_messages import AttemptReport
 
 VARIABLE, UID = "TRAINYARD_HOLD", "TRAINYARD_POD_UID"
 """``attempt=1,grace=30,every=0.25,preload=torch+numpy,files=/t9k/channel,url=https://…``, and the
@@ -39,22 +39,22 @@ STANDBY_SECONDS = 10.0
 """After the command has begun: its own start is not to be slowed down."""
 NOT_FOUND = 127
 PR_SET_CHILD_SUBREAPER = 36
-NEWS = signal.SIGALRM
+ANSWER_SIGNAL = signal.SIGALRM
 """By which our own thread says that there is an answer."""
 PASSED_ON = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH),
 )
-WATCHED = (signal.SIGCHLD, NEWS, *PASSED_ON)
+WATCHED = (signal.SIGCHLD, ANSWER_SIGNAL, *PASSED_ON)
 OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """A line in the container's log."""
     print(f"trainyard: {text}", flush=True)
 
 
-def settings_of(text: str) -> dict[str, str]:
+def parse_settings(text: str) -> dict[str, str]:
     """What the pod's variable says."""
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
 
@@ -68,24 +68,24 @@ def oom_kills() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-class Holder:
+class InPlaceSupervisor:
     """Holds the pod, for one attempt after the other."""
 
     def __init__(self, argv: list[str], variables: dict[str, str]) -> None:
-        given = settings_of(variables[VARIABLE])
+        given = parse_settings(variables[VARIABLE])
         self.argv, self.variables = argv, variables
         self.attempt = int(given["attempt"])
-        self.told = self.told_running()
+        self.state = self.running_state()
         """How the attempt is: replaced as a whole, since another thread reads it."""
-        self.grace, self.every = float(given["grace"]), float(given["every"])
-        self.teller = Teller(given["url"], given["files"])
+        self.grace, self.interval_seconds = float(given["grace"]), float(given["every"])
+        self.client = ReportClient(given["url"], given["files"])
         self.child = 0
-        self.modules = given.get("preload")
+        self.preloaded_modules = given.get("preload")
         """What a Python imports that waits for the next attempt; None: none waits."""
-        self.standby: Started | None = None
+        self.standby: CommandProcess | None = None
         self.ended_at = self.answered_at = 0.0
         self.kill_at = 0.0
-        self.wanted = self.may_start = 0
+        self.job_attempt = self.startable_attempt = 0
         """The attempt that the job is in, and the one that is to run in this pod."""
         self.is_over = False
         """Whether the controller wants nothing of this pod any more."""
@@ -95,35 +95,35 @@ class Holder:
 
     # What the controller says.
 
-    def ask(self) -> None:
+    def report_loop(self) -> None:
         """The thread that asks, until the process ends."""
         while True:
-            status, body = self.teller.ask({"hold": self.report()})
+            status, body = self.client.ask({"hold": self.attempt_report()})
             self.is_over = status in (404, 409)
             if status == 200:
-                self.take(body)
+                self.take_answer(body)
             if status:
                 self.answered_at = time.monotonic()
-            os.kill(os.getpid(), NEWS)
-            at_least = 0.0 if self.told["ended"] else RUNNING_SECONDS
-            self.changed.wait(max(self.every, at_least))
+            os.kill(os.getpid(), ANSWER_SIGNAL)
+            at_least = 0.0 if self.state["ended"] else RUNNING_SECONDS
+            self.changed.wait(max(self.interval_seconds, at_least))
             self.changed.clear()
 
-    def take(self, body: bytes) -> None:
+    def take_answer(self, body: bytes) -> None:
         """An answer."""
         try:
             answer: dict[str, Any] = json.loads(body)
-            self.wanted, self.may_start = int(answer["wanted"]), int(answer["start"])
+            self.job_attempt, self.startable_attempt = int(answer["wanted"]), int(answer["start"])
         except (ValueError, KeyError, TypeError):
             return
 
-    def report(self) -> Hold:
+    def attempt_report(self) -> AttemptReport:
         """How the attempt is now."""
-        told = self.told
-        ago = round(time.monotonic() - self.ended_at, 3) if told["ended"] else 0.0
-        return {**told, "seconds": ago}
+        state = self.state
+        ago = round(time.monotonic() - self.ended_at, 3) if state["ended"] else 0.0
+        return {**state, "seconds": ago}
 
-    def told_running(self) -> Hold:
+    def running_state(self) -> AttemptReport:
         """Of an attempt that has not ended."""
         uid = self.variables.get(UID, "")
         return {
@@ -137,58 +137,58 @@ class Holder:
 
     # One attempt.
 
-    def start(self, attempt: int, modules: str | None) -> Started:
-        """Start the command for an attempt; of modules see `Started`."""
+    def start(self, attempt: int, preloaded_modules: str | None) -> CommandProcess:
+        """Start the command for an attempt; of modules see `CommandProcess`."""
         environment = dict(self.variables)
         if OBSERVE in environment:
             old, _, rest = environment[OBSERVE].partition(",")
             if old.startswith("attempt="):
                 environment[OBSERVE] = f"attempt={attempt},{rest}"
-        return Started(self.argv, environment, attempt, modules)
+        return CommandProcess(self.argv, environment, attempt, preloaded_modules)
 
-    def begin(self) -> Started:
+    def start_due_attempt(self) -> CommandProcess:
         """The attempt that is due, in the process that waits for it, if there is one."""
         standby, self.standby = self.standby, None
         if standby is not None:
-            if standby.attempt == self.attempt and standby.go():
+            if standby.attempt == self.attempt and standby.release():
                 return standby
             standby.kill()
-        return self.start(self.attempt, "" if self.modules else None)
+        return self.start(self.attempt, "" if self.preloaded_modules else None)
 
-    def prepare(self, running: Started, since: float) -> bool:
+    def start_standby(self, running: CommandProcess, since: float) -> bool:
         """Have a process wait for the next attempt, once that is due; whether it is settled."""
-        if not running.could_wait():
-            return not self.modules
+        if not running.can_stand_by():
+            return not self.preloaded_modules
         if time.monotonic() - since < STANDBY_SECONDS:
             return False
         with contextlib.suppress(OSError):  # no process more: the next attempt may have one
-            self.standby = self.start(self.attempt + 1, self.modules)
+            self.standby = self.start(self.attempt + 1, self.preloaded_modules)
         return True
 
-    def run(self) -> int:
+    def run_attempt(self) -> int:
         """The attempt from its start until its last process has gone; its exit code."""
-        self.told, self.kill_at = self.told_running(), 0.0
+        self.state, self.kill_at = self.running_state(), 0.0
         killed_before = oom_kills()
-        running, since = self.begin(), time.monotonic()
+        running, since = self.start_due_attempt(), time.monotonic()
         self.child, errors, is_prepared = running.pid, running.errors, False
         self.changed.set()
         while (code := self.reap()) is None:
-            if self.wanted > self.attempt and not self.kill_at:
+            if self.job_attempt > self.attempt and not self.kill_at:
                 self.kill_at = time.monotonic() + self.grace
                 os.kill(self.child, signal.SIGTERM)
             elif self.kill_at and time.monotonic() >= self.kill_at:
                 self.kill_all()
             if not (is_prepared or self.kill_at):
-                is_prepared = self.prepare(running, since)
+                is_prepared = self.start_standby(running, since)
             self.wait(0.1 if self.kill_at else 60.0 if is_prepared else 1.0)
         self.child, self.ended_at = 0, time.monotonic()
         running.close()
-        self.end_rest()
+        self.kill_leftovers()
         message = errors.end() if errors else ""
         if oom_kills() > killed_before:  # the pod's own status tells of that
             self.leaving = True
-        ended: Hold = {**self.told, "ended": True, "exitCode": code, "message": message}
-        self.told = ended
+        ended: AttemptReport = {**self.state, "ended": True, "exitCode": code, "message": message}
+        self.state = ended
         self.changed.set()
         return code
 
@@ -220,7 +220,7 @@ class Holder:
                 os.kill(pid, signal.SIGKILL)
         return bool(below)
 
-    def end_rest(self) -> None:
+    def kill_leftovers(self) -> None:
         """What the command has left behind goes with it, as it would with a container."""
         until = time.monotonic() + KILLED_SECONDS
         while self.kill_all() and time.monotonic() < until:
@@ -242,15 +242,15 @@ class Holder:
 
     def is_last(self, code: int) -> bool:
         """Whether the pod ends with this attempt."""
-        is_ended_by_us = self.wanted > self.attempt
+        is_ended_by_us = self.job_attempt > self.attempt
         return self.leaving or self.is_over or (code == 0 and not is_ended_by_us)
 
-    def may_go_on(self) -> bool:
+    def wait_for_next_attempt(self) -> bool:
         """Wait for the word; False where none comes."""
         while not (self.leaving or self.is_over):
-            if self.may_start > self.attempt and self.may_start >= self.wanted:
+            if self.startable_attempt > self.attempt and self.startable_attempt >= self.job_attempt:
                 return True
-            is_decided = self.wanted > self.attempt
+            is_decided = self.job_attempt > self.attempt
             since = max(self.ended_at, self.answered_at) if is_decided else self.ended_at
             if time.monotonic() - since > PATIENCE_SECONDS:
                 return False
@@ -262,23 +262,24 @@ class Holder:
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        threading.Thread(target=self.ask, daemon=True).start()
+        threading.Thread(target=self.report_loop, daemon=True).start()
         while True:
-            code = self.run()
-            if self.is_last(code) or not self.may_go_on():
+            code = self.run_attempt()
+            if self.is_last(code) or not self.wait_for_next_attempt():
                 if self.standby is not None:
                     self.standby.kill()
                 return code
-            say(f"attempt {self.may_start} starts here, after attempt {self.attempt} in this pod")
-            self.attempt = self.may_start
+            following = self.startable_attempt
+            log_line(f"attempt {following} starts here, after attempt {self.attempt} in this pod")
+            self.attempt = following
 
 
 def main() -> int:
     """Hold the pod; its exit code."""
     try:
-        return Holder(sys.argv[1:], dict(os.environ)).main()
+        return InPlaceSupervisor(sys.argv[1:], dict(os.environ)).main()
     except OSError as error:
-        say(f"cannot start: {sys.argv[1]}: {error.strerror}")
+        log_line(f"cannot start: {sys.argv[1]}: {error.strerror}")
         return NOT_FOUND
 
 

@@ -22,7 +22,7 @@ _LAST_SECONDS = 2.0
 """For what a failed launch leaves of its processes, one a host."""
 
 
-def leave(code: object) -> None:
+def exit_now(code: object) -> None:
     """End at once: the pod would wait for torch to be taken down, half a second of computing."""
     if code is not None and not isinstance(code, int):  # see sys.exit
         print(code, file=sys.stderr)
@@ -33,14 +33,14 @@ def leave(code: object) -> None:
         # After an error of its own they wait for another command, and are never told to end.
         child.join(max(0.0, until - time.monotonic()) if code else None)
         if code and code < 128 and (child.exitcode or 0) < 0:
-            code = tell_killed(-child.exitcode)
+            code = report_killed(-child.exitcode)
         child.terminate()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code or 0)
 
 
-def tell_killed(number: int) -> int:
+def report_killed(number: int) -> int:
     """Say so; the exit code that stands for it."""
     text = f"trainyard: a process of the launch was killed by signal {number}"
     print(text, flush=True)  # the pod may be told to end before we leave
@@ -59,7 +59,7 @@ def watch() -> None:
         except ChildProcessError:
             return
         if ended is not None and ended.si_code != os.CLD_EXITED:
-            leave(tell_killed(ended.si_status))
+            exit_now(report_killed(ended.si_status))
 
     signal.signal(signal.SIGCHLD, note)
 
@@ -83,7 +83,7 @@ def main() -> None:
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
-        leave(end.code)
+        exit_now(end.code)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # types are not shipped to pods
     from pathlib import Path
 
-    from trainyard.payloads.payload_messages import LaunchDescription, Places
+    from trainyard.payloads.payload_messages import LaunchDescription, ReplicaAddresses
 
 
-PATTERN = "worker-* !*.*"
+HOST_PATTERN = "worker-* !*.*"
 """What those names look like to ssh; a full name is left as it is."""
 
 CLIENT_CONFIG = """\
@@ -36,18 +36,18 @@ Host *
 several times as long, three times in a row before a rank starts."""
 
 
-def address(places: Places, host: str) -> str:
+def address(places: ReplicaAddresses, host: str) -> str:
     """What to connect to: a name that nothing else in the namespace has, or an address."""
     return places.get("addresses", {}).get(host) or f"{host}.{places['domain']}"
 
 
-def blocks(places: Places) -> str:
+def host_blocks(places: ReplicaAddresses) -> str:
     """The parts of ``ssh_config`` by which ssh finds the replicas."""
     known = places.get("addresses")
-    found = known.items() if known else [(PATTERN, f"%h.{places['domain']}")]
+    found = known.items() if known else [(HOST_PATTERN, f"%h.{places['domain']}")]
     return "".join(f"Host {host}\n    HostName {place}\n" for host, place in found)
 
 
 def client_config(spec: LaunchDescription, run: Path) -> str:
     """The whole of the programs' own ``ssh_config``."""
-    return blocks(spec["places"]) + CLIENT_CONFIG.format(port=spec["port"], run=run)
+    return host_blocks(spec["places"]) + CLIENT_CONFIG.format(port=spec["port"], run=run)

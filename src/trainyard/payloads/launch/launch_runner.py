@@ -21,20 +21,30 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from trainyard.payloads.launch.hostfile import address
 from trainyard.payloads.launch.launcher_programs import (
-    Missing,
+    MissingProgram,
     Program,
-    how_it_ended,
-    positive,
+    describe_exit,
     program,
     require,
+    shell_exit_code,
 )
-from trainyard.payloads.launch.preflight import Question, Unready, differences, lacking
-from trainyard.payloads.launch.replica_agent import say
-from trainyard.payloads.launch.ssh_connections import Event, Link, Words, waiting_for
+from trainyard.payloads.launch.preflight import (
+    PreflightQuery,
+    ReplicasNotReady,
+    describe_missing,
+    differences,
+)
+from trainyard.payloads.launch.replica_agent import log_line
+from trainyard.payloads.launch.ssh_connections import (
+    LaunchEvent,
+    LaunchProgress,
+    ReplicaConnection,
+    describe_missing_replicas,
+)
 from trainyard.payloads.launch.sshd_requirements import PERMANENT
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.payload_messages import CommandLaunch, LaunchDescription, Order
+    from trainyard.payloads.payload_messages import AgentOrder, CommandLaunch, LaunchDescription
 
 FIRST_FAILURE_SECONDS = 1.0
 """How long reports are collected before the earliest counts as the first."""
@@ -51,7 +61,7 @@ UNREADY = 2  # as Python's own for a script that is not there
 """``LOST`` stands for a replica that vanished: as if killed, which may be restarted."""
 
 
-class Failure(NamedTuple):
+class RankFailure(NamedTuple):
     """A rank that failed, or a replica that vanished; ordered by time."""
 
     time: float
@@ -61,7 +71,7 @@ class Failure(NamedTuple):
     lost: bool = False
 
 
-class Launch:
+class LaunchRunner:
     """One launch after another until one of them is the last."""
 
     def __init__(self, spec: LaunchDescription, run: Path) -> None:
@@ -69,22 +79,24 @@ class Launch:
         self.program: Program = program(spec, run)
         self.hosts: list[str] = spec["hosts"]
         self.elastic = spec.get("elastic")
-        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.links = {
-            host: Link(host, (address(spec["places"], host), spec["port"]), self.events)
+        self.events: queue.SimpleQueue[LaunchEvent] = queue.SimpleQueue()
+        self.connections = {
+            host: ReplicaConnection(
+                host, (address(spec["places"], host), spec["port"]), self.events
+            )
             for host in self.hosts
         }
-        self.words = Words(run)
+        self.progress = LaunchProgress(run)
         self.ready: set[str] = set()
         self.members: list[str] = []
         self.changed_at = time.monotonic()
         self.stopping = False
         """Whether the ranks were told to end, so that how they end means nothing."""
-        self.failures: list[Failure] = []
-        self.started: set[str] = set()
-        self.ended: set[str] = set()
-        self.goodbyes: set[str] = set()
-        self.forgot: set[str] = set()
+        self.failures: list[RankFailure] = []
+        self.started_ranks: set[str] = set()
+        self.ended_ranks: set[str] = set()
+        self.said_bye: set[str] = set()
+        self.have_reset: set[str] = set()
         self.terminated = 0
         self.leaving = False
         """Whether a member is being deleted, which its peers may take part in orderly."""
@@ -101,44 +113,44 @@ class Launch:
             self.ready.add(event.host)
             self.changed_at = time.monotonic()
         elif event.what == "lost" and event.host in self.ready:
-            self.lose(event.host, event.detail)
+            self.lose_replica(event.host, event.detail)
         elif event.what == "signal":
             self.terminated = int(event.detail)
 
-    def take_report(self, event: Event) -> None:
+    def take_report(self, event: LaunchEvent) -> None:
         """``start-<rank>``, ``end-<rank>-<code>-<unix ns>``, ``leaving``, ``bye``, ``forgot``."""
         kind, *fields = event.detail.split("-")
         if kind == "start":
-            self.started.add(f"{event.host} {fields[0]}")
-            self.words.done()
+            self.started_ranks.add(f"{event.host} {fields[0]}")
+            self.progress.done()
         elif kind == "end":
             rank, code, nanoseconds = fields[0], int(fields[1]), int(fields[2])
-            self.ended.add(f"{event.host} {rank}")
+            self.ended_ranks.add(f"{event.host} {rank}")
             if code and self.program.failures_count and not self.stopping:
-                when = nanoseconds / 1e9 - self.links[event.host].clock_ahead
+                when = nanoseconds / 1e9 - self.connections[event.host].clock_ahead
                 who = "the launch" if rank.startswith("s") else f"rank {rank}"
-                text = f"{who} on {event.host} {how_it_ended(code)}"
+                text = f"{who} on {event.host} {describe_exit(code)}"
                 at = when if nanoseconds else time.time()
-                self.failures.append(Failure(at, code, text, event.host))
+                self.failures.append(RankFailure(at, code, text, event.host))
         elif kind == "leaving":
             self.leaving = self.leaving or event.host in self.members
-            self.lose(event.host, "it is being deleted")
+            self.lose_replica(event.host, "it is being deleted")
         elif kind == "bye":
-            self.goodbyes.add(event.host)
+            self.said_bye.add(event.host)
         elif kind == "forgot":
-            self.forgot.add(event.host)
+            self.have_reset.add(event.host)
 
-    def lose(self, host: str, reason: str) -> None:
+    def lose_replica(self, host: str, reason: str) -> None:
         """A replica is gone; what its peers report from now on is a consequence."""
         self.ready.discard(host)
         self.changed_at = time.monotonic()
         if host in self.members and not self.stopping:
             text = f"{host} was lost: {reason}"
-            self.failures.append(Failure(time.time(), LOST, text, host, lost=True))
+            self.failures.append(RankFailure(time.time(), LOST, text, host, lost=True))
 
     # -- waiting ---------------------------------------------------------------------------
 
-    def may_start(self) -> bool:
+    def can_start(self) -> bool:
         """All answer or, when elastic, enough do and membership has settled (decision 31)."""
         if len(self.ready) == len(self.hosts):
             return True
@@ -149,31 +161,33 @@ class Launch:
 
     def wait_for_replicas(self) -> None:
         """Until the launch may start, or we are told to go."""
-        while not self.may_start() and not self.terminated:
+        while not self.can_start() and not self.terminated:
             self.next_event(0.2)
-            missing = [self.links[host] for host in self.hosts if host not in self.ready]
-            self.words.wait(waiting_for(missing))
+            missing = [self.connections[host] for host in self.hosts if host not in self.ready]
+            self.progress.wait(describe_missing_replicas(missing))
 
     # -- running ---------------------------------------------------------------------------
 
     def check(self) -> None:
         """Ask several replicas whether they have what the ranks need, and tell how they differ."""
-        wanted = self.program.wanted() if len(self.members) > 1 else None
-        if wanted is None:
+        preflight_request = self.program.preflight_request() if len(self.members) > 1 else None
+        if preflight_request is None:
             return
-        questions = [Question(host, wanted) for host in self.members]
+        questions = [PreflightQuery(host, preflight_request) for host in self.members]
         for question in questions:
             question.start()
         while any(question.is_alive() for question in questions) and not self.terminated:
             self.next_event(0.05)
         found = {each.host: each.found for each in questions if each.found is not None}
-        if missing := lacking(found):
-            raise Unready(f"the preflight failed with exit code {UNREADY}: missing are {missing}")
+        if missing := describe_missing(found):
+            raise ReplicasNotReady(
+                f"the preflight failed with exit code {UNREADY}: missing are {missing}"
+            )
         slots = cast("CommandLaunch", self.spec["launch"]).get("slots", 0)
         told = differences(found, slots)
         for difference in told:
-            say(f"preflight: {difference}")
-        self.words.note = f"preflight: {'. '.join(told)}" if told else ""
+            log_line(f"preflight: {difference}")
+        self.progress.note = f"preflight: {'. '.join(told)}" if told else ""
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the real launcher in a process group of its own."""
@@ -181,20 +195,20 @@ class Launch:
         argv, environment = self.program.command(self.members)
         self.check()
         self.stopping = False
-        self.failures, self.started, self.ended = [], set(), set()
+        self.failures, self.started_ranks, self.ended_ranks = [], set(), set()
         self.leaving = False
-        say(f"launching on {', '.join(self.members)}: {' '.join(argv)}")
+        log_line(f"launching on {', '.join(self.members)}: {' '.join(argv)}")
         try:
             process = subprocess.Popen(argv, env=environment, start_new_session=True)
         except OSError as error:
-            raise Missing(argv[0], error.strerror or "cannot be run") from error
+            raise MissingProgram(argv[0], error.strerror or "cannot be run") from error
 
         def reap() -> None:
-            self.events.put(Event("ended", detail=str(process.wait())))
+            self.events.put(LaunchEvent("ended", detail=str(process.wait())))
 
         threading.Thread(target=reap, daemon=True, name="reaper").start()
         if not self.program.must_start_ranks:
-            self.words.done()
+            self.progress.done()
         return process
 
     def should_stop(self) -> bool:
@@ -204,15 +218,15 @@ class Launch:
         if self.failures:
             return time.time() - min(self.failures).time >= FIRST_FAILURE_SECONDS
         joining = self.ready - set(self.members)
-        return bool(self.elastic and joining) and self.may_start()
+        return bool(self.elastic and joining) and self.can_start()
 
     def run_once(self) -> int:
         """One launch, from its start to the end of the last rank; the launcher's exit code."""
         process = self.start()
         while process.poll() is None and not self.should_stop():
             self.next_event(0.1)
-            if self.program.must_start_ranks and not self.started:
-                self.words.wait(f"{self.program.name} was started, but no rank has begun")
+            if self.program.must_start_ranks and not self.started_ranks:
+                self.progress.wait(f"{self.program.name} was started, but no rank has begun")
         if process.poll() is None:
             self.stop(process)
         else:
@@ -223,12 +237,14 @@ class Launch:
     def collect_late_reports(self) -> None:
         """The launcher may be quicker than the reports of its ranks."""
         deadline = time.monotonic() + FIRST_FAILURE_SECONDS
-        while time.monotonic() < deadline and (self.failures or self.started - self.ended):
+        while time.monotonic() < deadline and (
+            self.failures or self.started_ranks - self.ended_ranks
+        ):
             self.next_event(0.1)
         while not self.events.empty():
             self.next_event(0.01)
 
-    def patience(self) -> float:
+    def stop_seconds(self) -> float:
         """Seconds that the ranks have to end: what the pods' grace period allows if one is being
         deleted (decision 97)."""
         orderly = self.terminated or self.leaving
@@ -237,44 +253,44 @@ class Launch:
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         """End the ranks on every replica; the launcher ends with them, or else is killed."""
         self.stopping = True
-        seconds = self.patience()
-        for link in self.links.values():
+        seconds = self.stop_seconds()
+        for link in self.connections.values():
             link.send("stop", str(seconds))
         deadline = time.monotonic() + seconds + STOP_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             self.next_event(0.1)
-            if self.started and not self.training():
+            if self.started_ranks and not self.running_ranks():
                 deadline = min(deadline, time.monotonic() + LAST_OUTPUT_SECONDS)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
 
-    def training(self) -> set[str]:
+    def running_ranks(self) -> set[str]:
         """Ranks that have not ended, on replicas that are still to be heard of."""
-        running = self.started - self.ended
-        return {rank for rank in running if self.links[rank.split()[0]].ssh is not None}
+        running = self.started_ranks - self.ended_ranks
+        return {rank for rank in running if self.connections[rank.split()[0]].ssh is not None}
 
     # -- ending ----------------------------------------------------------------------------
 
-    def verdict(self, launcher_code: int) -> int:
+    def exit_code(self, launcher_code: int) -> int:
         """The exit code: that of the first failure, never 0 if any rank failed (decision 19)."""
         if self.terminated:
             return 128 + self.terminated
         if self.failures:
             first = min(self.failures, key=lambda failure: (not failure.lost, failure.time))
-            say(first.text)
+            log_line(first.text)
             return first.code
         if launcher_code:
-            say(f"{self.program.name} ended with exit code {launcher_code}")
-            return positive(launcher_code)
-        if self.started - self.ended:
-            say(f"{len(self.started - self.ended)} ranks ended without a trace")
+            log_line(f"{self.program.name} ended with exit code {launcher_code}")
+            return shell_exit_code(launcher_code)
+        if self.started_ranks - self.ended_ranks:
+            log_line(f"{len(self.started_ranks - self.ended_ranks)} ranks ended without a trace")
             return 1
-        if self.program.must_start_ranks and not self.started:
-            say(f"{self.program.name} ended with 0, but no rank was started")
+        if self.program.must_start_ranks and not self.started_ranks:
+            log_line(f"{self.program.name} ended with 0, but no rank was started")
             return 1
         return 0
 
-    def again(self) -> bool:
+    def should_launch_again(self) -> bool:
         """Whether members came or went, rather than the training ended."""
         if not self.elastic or self.terminated:
             return False
@@ -286,20 +302,20 @@ class Launch:
         """If the first to fail was a rank of a newcomer: let that replica alone end with its code.
         Its peers' failures follow from it, and cost nothing (decision 131)."""
         first = min(self.failures, key=lambda failure: failure.time)
-        if first.host == self.hosts[0] or not self.links[first.host].joins:
+        if first.host == self.hosts[0] or not self.connections[first.host].joins:
             return False
-        say(f"{first.text}; it joined the others, which go on without it")
-        self.links[first.host].send("fail", str(first.code))
+        log_line(f"{first.text}; it joined the others, which go on without it")
+        self.connections[first.host].send("fail", str(first.code))
         self.ready.discard(first.host)
         self.changed_at = time.monotonic()
         return True
 
-    def ask(self, order: Order, answered: set[str], seconds: float = END_SECONDS) -> None:
+    def ask(self, order: AgentOrder, answered: set[str], seconds: float = END_SECONDS) -> None:
         """Send an order to every replica, and wait for the answers."""
         answered.clear()
         asked = set(self.ready)
         for host in asked:
-            self.links[host].send(order)
+            self.connections[host].send(order)
         deadline = time.monotonic() + seconds
         while (asked & self.ready) - answered and time.monotonic() < deadline:
             self.next_event(0.1)
@@ -307,38 +323,40 @@ class Launch:
     def main(self) -> int:
         """Launch until the training has ended; return the pod's exit code."""
         require("ssh", "install openssh-client in the image")
-        for link in self.links.values():
+        for link in self.connections.values():
             link.start()
         while True:
             self.wait_for_replicas()
             if self.terminated:
                 return 128 + self.terminated
             code = self.run_once()
-            if (code == 0 and not self.failures) or not self.again():
-                return self.verdict(code)
-            say("the replicas that answer have changed; launching again with those that do")
-            self.ask("reset", self.forgot, self.patience() + STOP_SECONDS)
+            if (code == 0 and not self.failures) or not self.should_launch_again():
+                return self.exit_code(code)
+            log_line("the replicas that answer have changed; launching again with those that do")
+            self.ask("reset", self.have_reset, self.stop_seconds() + STOP_SECONDS)
 
 
 def main() -> int:
     """Read the launch, run it, and let the other replicas go if it was the last."""
     spec: LaunchDescription = json.loads(Path(sys.argv[1]).read_text())
     run = Path(sys.argv[2])
-    launch = Launch(spec, run)
+    launch = LaunchRunner(spec, run)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda got, _: launch.events.put(Event("signal", detail=str(got))))
+        signal.signal(
+            number, lambda got, _: launch.events.put(LaunchEvent("signal", detail=str(got)))
+        )
     try:
         code = launch.main()
-    except Unready as unready:
-        say(f"{spec['pod']}: {unready}")
+    except ReplicasNotReady as unready:
+        log_line(f"{spec['pod']}: {unready}")
         code = UNREADY
-    except Missing as missing:
-        say(f"{PERMANENT}{spec['pod']}: {missing}")
+    except MissingProgram as missing:
+        log_line(f"{PERMANENT}{spec['pod']}: {missing}")
         code = NOT_FOUND
     # A pod that is only replaced, or started again alone, needs the others where they are.
     if not launch.terminated and (code == 0 or not spec.get("workersStay")):
         launch.stopping = True
-        launch.ask("end", launch.goodbyes)
+        launch.ask("end", launch.said_bye)
     return code
 
 

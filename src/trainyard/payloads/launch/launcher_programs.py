@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # types are not shipped to pods
         CommandLaunch,
         DeepSpeedLaunch,
         LaunchDescription,
-        Wanted,
+        PreflightRequest,
     )
 
 ENCODED = "encoded-argument:"
@@ -34,7 +34,7 @@ EXPORTED = re.compile(r"(MLFLOW|PYTHON|MV2|UCX|NCCL|LD_LIBRARY|PATH)")
 """deepspeed exports variables that begin so to all workers, hardly quoted."""
 
 
-class Missing(Exception):
+class MissingProgram(Exception):
     """A program that the launch needs is not in the image, or does not run."""
 
     def __init__(self, name: str, hint: str) -> None:
@@ -45,7 +45,7 @@ def require(name: str, hint: str) -> str:
     """The program's path; an error that names it otherwise."""
     path = shutil.which(name)
     if path is None:
-        raise Missing(name, hint)
+        raise MissingProgram(name, hint)
     return path
 
 
@@ -53,7 +53,7 @@ def require_module(name: str, script: str, hint: str) -> None:
     """That the Python of a console script can import this; an error that names it otherwise."""
     code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
     if subprocess.run([interpreter(script), "-c", code, name], check=False).returncode:
-        raise Missing(f"the Python package {name}", hint)
+        raise MissingProgram(f"the Python package {name}", hint)
 
 
 def encode(argument: str) -> str:
@@ -76,7 +76,7 @@ class Program:
     def __init__(self, spec: LaunchDescription, run: Path) -> None:
         self.spec, self.run = spec, run
 
-    def wanted(self) -> Wanted | None:
+    def preflight_request(self) -> PreflightRequest | None:
         """What every replica must have; None: nothing is known."""
         return None
 
@@ -101,10 +101,10 @@ class Program:
         path = self.run / "hostfile"
         slots = self.spec["launch"].get("slots")
         suffix = f" slots={slots}" if slots else ""
-        path.write_text("".join(f"{self.called(host)}{suffix}\n" for host in members))
+        path.write_text("".join(f"{self.address_of(host)}{suffix}\n" for host in members))
         return path
 
-    def called(self, host: str) -> str:
+    def address_of(self, host: str) -> str:
         """What the launcher is to call a replica."""
         return host
 
@@ -122,7 +122,7 @@ class DeepSpeed(Program):
         self.failures_count = not self.line.get("autotune")
         self.must_start_ranks = self.failures_count
 
-    def wanted(self) -> Wanted | None:
+    def preflight_request(self) -> PreflightRequest | None:
         form, program = self.line["form"], self.line["program"]
         deepspeed = require("deepspeed", "install deepspeed in the image")
         script = program[0] if form == "python" else ""
@@ -159,7 +159,7 @@ class DeepSpeed(Program):
         """The ``deepspeed`` line."""
         launch = self.line
         deepspeed = require("deepspeed", "install deepspeed in the image")
-        active = chosen(members, launch.get("slots", 1), launch.get("otherArgs", []))
+        active = selected_hosts(members, launch.get("slots", 1), launch.get("otherArgs", []))
         master = address(self.spec["places"], active[0])
         options = ["--hostfile", str(self.hostfile(members)), "--master_addr", master]
         is_elsewhere = len(active) == 1 and active[0] != members[0]
@@ -181,7 +181,7 @@ class DeepSpeed(Program):
         return [deepspeed, *options, *launch.get("otherArgs", []), rank, *program]
 
 
-def chosen(members: list[str], slots: int, options: list[str]) -> list[str]:
+def selected_hosts(members: list[str], slots: int, options: list[str]) -> list[str]:
     """The replicas that ``--include`` or ``--exclude`` leave, the first of which has rank 0.
 
     All, where deepspeed itself will refuse what is given.
@@ -209,12 +209,12 @@ class ColossalAI(Program):
     name = "colossalai run"
     must_start_ranks = True
 
-    def wanted(self) -> Wanted | None:
+    def preflight_request(self) -> PreflightRequest | None:
         first = cast("ColossalAILaunch", self.spec["launch"])["program"][0]
         script = "" if first == "-m" else first
         return {"folder": os.getcwd(), "program": "torchrun", "script": script}
 
-    def called(self, host: str) -> str:
+    def address_of(self, host: str) -> str:
         """A name or address that can be looked up."""
         return address(self.spec["places"], host)
 
@@ -222,7 +222,7 @@ class ColossalAI(Program):
         """The ``colossalai run`` line behind its bootstrap."""
         launch = cast("ColossalAILaunch", self.spec["launch"])
         script = require("colossalai", "install colossalai in the launcher's image")
-        master = self.called(members[0])
+        master = self.address_of(members[0])
         options = ["--nproc_per_node", str(launch["processes"]), "--master_addr", master]
         options += ["--hostfile", str(self.hostfile(members))]
         if "masterPort" in launch:
@@ -268,7 +268,7 @@ def program(spec: LaunchDescription, run: Path) -> Program:
     return kinds[spec["launch"]["kind"]](spec, run)
 
 
-def positive(code: int) -> int:
+def shell_exit_code(code: int) -> int:
     """A launcher's code as a shell would give it: 128 plus the signal.
 
     ``subprocess`` knows a signal as its negative number, which ``sys.exit`` cuts to eight bits:
@@ -279,7 +279,7 @@ def positive(code: int) -> int:
     return 128 + 256 - code if code > 256 - signal.NSIG else code
 
 
-def how_it_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     """``failed with exit code 1`` or ``failed with exit code 137 (SIGKILL)``."""
     try:
         return f"failed with exit code {code} ({signal.Signals(code - 128).name})"

@@ -17,12 +17,12 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.payload_messages import Found, Wanted
+    from trainyard.payloads.payload_messages import PreflightAnswer, PreflightRequest
 
 ANSWER_SECONDS = 30.0
 """A replica that does not tell in time is left to the launch itself."""
 PACKAGES = ("torch", "deepspeed", "colossalai")
-NAMED = 3
+MOST_NAMED_HOSTS = 3
 """As many hosts that differ alike are named: an Event has room for 1 KiB."""
 VERSIONS = """\
 import json, sys
@@ -40,11 +40,11 @@ print(json.dumps(found))
 """
 
 
-class Unready(Exception):
+class ReplicasNotReady(Exception):
     """Replicas lack what the ranks need."""
 
 
-def shebang(program: str) -> str:
+def interpreter_or_program(program: str) -> str:
     """The interpreter that a script names in its first line; the program itself if it has none."""
     with open(program, "rb") as file:
         first = file.readline(4096)
@@ -52,7 +52,7 @@ def shebang(program: str) -> str:
     return named if named.startswith("/") and os.access(named, os.X_OK) else program
 
 
-def look(wanted: Wanted) -> Found:
+def inspect_replica(wanted: PreflightRequest) -> PreflightAnswer:
     """What is here."""
     missing = []
     folder, program, script = wanted["folder"], wanted["program"], wanted["script"]
@@ -68,7 +68,7 @@ def look(wanted: Wanted) -> Found:
     gpus = [n for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit()]
     return {
         "missing": missing,
-        "versions": versions(shebang(path)) if path else {},
+        "versions": versions(interpreter_or_program(path)) if path else {},
         "gpus": len(gpus),
     }
 
@@ -82,13 +82,13 @@ def versions(python: str) -> dict[str, str]:
         return {}
 
 
-class Question(threading.Thread):
+class PreflightQuery(threading.Thread):
     """One replica is asked."""
 
-    def __init__(self, host: str, wanted: Wanted) -> None:
+    def __init__(self, host: str, wanted: PreflightRequest) -> None:
         super().__init__(daemon=True, name=f"preflight of {host}")
         self.host = host
-        self.found: Found | None = None
+        self.found: PreflightAnswer | None = None
         encoded = base64.urlsafe_b64encode(json.dumps(wanted).encode()).decode()
         self.command = ["ssh", "-T", host, f"trainyard-check {encoded}"]
 
@@ -107,7 +107,7 @@ class Question(threading.Thread):
             return
 
 
-def lacking(found: dict[str, Found]) -> str:
+def describe_missing(found: dict[str, PreflightAnswer]) -> str:
     """``train.py on worker-1, worker-2; torchrun on worker-3``; "" if nothing is missing."""
     hosts_of: dict[str, list[str]] = {}
     for host, each in found.items():
@@ -116,13 +116,13 @@ def lacking(found: dict[str, Found]) -> str:
     return "; ".join(f"{what} on {', '.join(hosts)}" for what, hosts in hosts_of.items())
 
 
-def named(hosts: list[str]) -> str:
+def name_hosts(hosts: list[str]) -> str:
     """``worker-0, worker-1, worker-2 and 5 more``."""
-    more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
-    return f"{', '.join(hosts[:NAMED])}{more}"
+    more = f" and {len(hosts) - MOST_NAMED_HOSTS} more" if len(hosts) > MOST_NAMED_HOSTS else ""
+    return f"{', '.join(hosts[:MOST_NAMED_HOSTS])}{more}"
 
 
-def differences(found: dict[str, Found], slots: int) -> list[str]:
+def differences(found: dict[str, PreflightAnswer], slots: int) -> list[str]:
     """Versions that are not the same everywhere, and GPUs that are fewer than processes."""
     told = []
     for name in ("python", *PACKAGES):
@@ -131,7 +131,7 @@ def differences(found: dict[str, Found], slots: int) -> list[str]:
             if name in each["versions"]:
                 hosts_of.setdefault(each["versions"][name], []).append(host)
         if len(hosts_of) > 1:
-            parts = [f"{version} on {named(hosts)}" for version, hosts in hosts_of.items()]
+            parts = [f"{version} on {name_hosts(hosts)}" for version, hosts in hosts_of.items()]
             told.append(f"{name} differs: {'; '.join(parts)}")
     short: dict[int, list[str]] = {}
     for host, each in found.items():
@@ -139,14 +139,14 @@ def differences(found: dict[str, Found], slots: int) -> list[str]:
             short.setdefault(each["gpus"], []).append(host)
     for gpus, hosts in short.items():
         has = "has" if len(hosts) == 1 else "have"
-        told.append(f"{named(hosts)} {has} {gpus} GPUs for {slots} processes")
+        told.append(f"{name_hosts(hosts)} {has} {gpus} GPUs for {slots} processes")
     return told
 
 
 def main() -> None:
     """Print what is here."""
-    wanted: Wanted = json.loads(base64.urlsafe_b64decode(sys.argv[1]))
-    print(json.dumps(look(wanted)), flush=True)
+    wanted: PreflightRequest = json.loads(base64.urlsafe_b64decode(sys.argv[1]))
+    print(json.dumps(inspect_replica(wanted)), flush=True)
 
 
 if __name__ == "__main__":

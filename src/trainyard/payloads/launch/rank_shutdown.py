@@ -19,7 +19,7 @@ from trainyard.payloads import processes
 from trainyard.payloads.processes import CONNECTION, FORWARDER, OURS, RANK, SHELL
 
 if TYPE_CHECKING:
-    Identity = tuple[int, int]
+    ProcessIdentity = tuple[int, int]
 
 CARRIERS_SECONDS = 2.0
 """How much longer than the ranks the processes have that hold them, to tell of their end."""
@@ -29,19 +29,19 @@ LAST_WORDS_SECONDS = 1.0
 """How long a launcher has for its own end when its ranks have gone."""
 
 
-class Member(NamedTuple):
+class TrainingProcess(NamedTuple):
     """A process of the training, and its part in it."""
 
     process: processes.Process
     part: str
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ProcessIdentity:
         """Which process it is, whoever has its number later."""
         return self.process.pid, self.process.started
 
 
-def members(root: int, run: Path) -> list[Member]:
+def training_processes(root: int, run: Path) -> list[TrainingProcess]:
     """Every living process below ``root`` that is not of the launch itself, parents first."""
     everything = processes.all_processes()
     tree = processes.children_of(everything)
@@ -57,11 +57,13 @@ def members(root: int, run: Path) -> list[Member]:
         children = [everything[pid] for pid in tree.get(waiting.pop(), [])]
         waiting += [child.pid for child in children]
         alive = (child for child in children if not child.is_dead)
-        found += [Member(child, parts[child.pid]) for child in alive if parts[child.pid] != OURS]
+        found += [
+            TrainingProcess(child, parts[child.pid]) for child in alive if parts[child.pid] != OURS
+        ]
     return found
 
 
-class Ending:
+class RankShutdown:
     """The end of the training below this process; it knows whom it has asked."""
 
     def __init__(self, run: Path) -> None:
@@ -69,8 +71,8 @@ class Ending:
         self.kill_at = 0.0
         self.ranks_ended_at = 0.0
         """Since when there is nobody to be asked or awaited; 0 while there is."""
-        self.asked: set[Identity] = set()
-        self.helpers: dict[Identity, Identity] = {}
+        self.asked: set[ProcessIdentity] = set()
+        self.helpers: dict[ProcessIdentity, ProcessIdentity] = {}
         """What those that were asked, or others below them, had forked, and who had."""
 
     @property
@@ -87,8 +89,8 @@ class Ending:
 
         To be called again soon, until it has.
         """
-        everyone = members(os.getpid(), self.run)
-        below: list[Member] = []
+        everyone = training_processes(os.getpid(), self.run)
+        below: list[TrainingProcess] = []
         candidates = self._candidates(everyone, below)
         self._end_helpers(everyone, below)
         has_asked = any(member.identity in self.asked for member in everyone)
@@ -101,13 +103,13 @@ class Ending:
             self.ranks_ended_at = self.ranks_ended_at or now
         for member in everyone:
             if now >= self._ends_at(member.part, everyone):
-                stop(member.process.pid, signal.SIGKILL)
+                send_signal(member.process.pid, signal.SIGKILL)
         if not everyone:
             self.kill_at = 0.0
             self.asked, self.helpers = set(), {}
         return not everyone
 
-    def _ends_at(self, part: str, everyone: list[Member]) -> float:
+    def _ends_at(self, part: str, everyone: list[TrainingProcess]) -> float:
         """When a process of this part is killed."""
         if part in (SHELL, RANK):
             return self.kill_at
@@ -118,7 +120,9 @@ class Ending:
             return self.ranks_ended_at + LAST_WORDS_SECONDS
         return self.kill_at + CARRIERS_SECONDS
 
-    def _candidates(self, everyone: list[Member], below: list[Member]) -> list[Member]:
+    def _candidates(
+        self, everyone: list[TrainingProcess], below: list[TrainingProcess]
+    ) -> list[TrainingProcess]:
         """Whom to ask: no launchers, nobody twice, and nobody below one who was asked."""
         tops: set[int] = set()
         found = []
@@ -128,7 +132,7 @@ class Ending:
                 tops.add(process.pid)
                 below.append(member)
             elif member.part == FORWARDER:
-                stop(process.pid, signal.SIGSTOP)
+                send_signal(process.pid, signal.SIGSTOP)
             elif member.part in (SHELL, RANK):
                 if member.part == RANK:
                     tops.add(process.pid)
@@ -137,8 +141,8 @@ class Ending:
         return found
 
     def _readers_last(
-        self, candidates: list[Member], everyone: list[Member], has_asked: bool
-    ) -> list[Member]:
+        self, candidates: list[TrainingProcess], everyone: list[TrainingProcess], has_asked: bool
+    ) -> list[TrainingProcess]:
         """Without those that another one feeds, unless nobody else is left to be asked."""
         written = {
             pipe: member.process.pid
@@ -153,18 +157,18 @@ class Ending:
         ]
         return first if first or has_asked else candidates
 
-    def _ask(self, member: Member) -> None:
+    def _ask(self, member: TrainingProcess) -> None:
         """SIGTERM, unless the rank's own launcher was quicker."""
         self.asked.add(member.identity)
         if not (self.run / "asked" / str(member.process.pid)).exists():
-            stop(member.process.pid, signal.SIGTERM)
+            send_signal(member.process.pid, signal.SIGTERM)
 
-    def _end_helpers(self, everyone: list[Member], below: list[Member]) -> None:
+    def _end_helpers(self, everyone: list[TrainingProcess], below: list[TrainingProcess]) -> None:
         """What a rank had forked would take our asking for the rank's; it ends with it."""
         living = {member.process.pid: member.identity for member in everyone}
         for helper, parent in self.helpers.items():
             if living.get(helper[0]) == helper and living.get(parent[0]) != parent:
-                stop(helper[0], signal.SIGKILL)
+                send_signal(helper[0], signal.SIGKILL)
         for member in below:
             process, identity = member.process, member.identity
             line = processes.arguments(process.parent)
@@ -175,7 +179,7 @@ class Ending:
                 self.helpers[identity] = living[process.parent]
 
 
-def stop(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
     """Signal a process that may have gone."""
     try:
         os.kill(pid, number)

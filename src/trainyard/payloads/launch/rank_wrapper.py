@@ -54,12 +54,12 @@ def main() -> None:
     prctl = ctypes.CDLL(None).prctl
     asked: list[Path] = []
 
-    def note(*_: object) -> None:
+    def mark_asked(*_: object) -> None:
         # deepspeed signals the whole tree; the rank is not to be asked a second time.
         for mark in asked:
             mark.touch()
 
-    signal.signal(signal.SIGTERM, note)
+    signal.signal(signal.SIGTERM, mark_asked)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def prepare_child() -> None:

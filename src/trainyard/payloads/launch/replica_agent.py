@@ -22,33 +22,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard.payloads import processes
-from trainyard.payloads.launch.rank_shutdown import members
+from trainyard.payloads.launch.rank_shutdown import training_processes
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.payload_messages import Word
+    from trainyard.payloads.payload_messages import AgentReply
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = "5"
 """Time for the ranks to end when the launch has gone without a word."""
 
 
-def say(message: str) -> None:
+def log_line(message: str) -> None:
     """One line for the pod's log."""
     print(f"trainyard: {message}", file=sys.stderr, flush=True)
 
 
-def forget(reports: Path) -> None:
+def remove_reports(reports: Path) -> None:
     """Remove the reports of a launch that is over."""
     for path in reports.iterdir():
         path.unlink()
 
 
-def answer(word: Word, rest: str = "") -> None:
+def reply(word: AgentReply, rest: str = "") -> None:
     """A line to the launch."""
     print(f"{word} {rest}".rstrip(), flush=True)
 
 
-class Minder:
+class ReplicaAgent:
     """Relays between the connection on standard input and output and the supervisor."""
 
     def __init__(self, run: Path, supervisor: int) -> None:
@@ -64,11 +64,11 @@ class Minder:
         owner = self.run / "minder"
         if owner.exists():
             former = int(owner.read_text())
-            if processes.is_minder(former):
+            if processes.is_replica_agent(former):
                 os.kill(former, signal.SIGKILL)
             self.stop(GRACE_SECONDS)
             self.await_end()
-            forget(self.reports)
+            remove_reports(self.reports)
         owner.write_text(str(os.getpid()))
 
     def stop(self, seconds: str) -> None:
@@ -78,7 +78,7 @@ class Minder:
 
     def await_end(self) -> None:
         """Until no rank is left; the supervisor sees to it."""
-        while members(self.supervisor, self.run):
+        while training_processes(self.supervisor, self.run):
             time.sleep(POLL_SECONDS)
 
     def tell(self) -> None:
@@ -95,19 +95,19 @@ class Minder:
             self.stop(rest)
         elif word == "reset":
             self.await_end()
-            forget(self.reports)
+            remove_reports(self.reports)
             self.told.clear()
-            answer("forgot")
+            reply("forgot")
         elif word in ("end", "fail"):
             (self.run / "code").write_text(rest or "0")
-            answer("bye")
+            reply("bye")
             os.kill(self.supervisor, signal.SIGUSR1)
 
     def relay(self) -> None:
         """Until the connection ends."""
         buffer = b""
         joins = " joins" if (self.run / "joins").exists() else ""
-        answer("hello", f"{time.time()}{joins}")
+        reply("hello", f"{time.time()}{joins}")
         while True:
             self.tell()
             if not select.select([0], [], [], POLL_SECONDS)[0]:
@@ -122,7 +122,7 @@ class Minder:
 
 def main() -> None:
     """Relay; then, since the launch is gone, let the ranks go too."""
-    minder = Minder(Path(sys.argv[1]), int(sys.argv[2]))
+    minder = ReplicaAgent(Path(sys.argv[1]), int(sys.argv[2]))
     minder.claim()
     try:
         minder.relay()

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainyard.payloads.launch.replica_agent import say
+from trainyard.payloads.launch.replica_agent import log_line
 
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.payload_messages import Order
+    from trainyard.payloads.payload_messages import AgentOrder
 
 CONNECT_SECONDS = 0.5
 """Where packets to a replica that is not there yet are dropped, a longer try would outlast its
@@ -32,11 +32,11 @@ FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
 """Replicas mostly start together, so the first tries are soon repeated, later ones doubly later."""
 PROGRESS_SECONDS = 10.0
 UNANSWERED = "its name cannot be found: the name server does not answer"
-NAMED = 3
+MOST_NAMED_HOSTS = 3
 """As many hosts with the same reason are named."""
 
 
-class Event(NamedTuple):
+class LaunchEvent(NamedTuple):
     """What a thread tells the main one."""
 
     what: str
@@ -44,11 +44,11 @@ class Event(NamedTuple):
     detail: str = ""
 
 
-class Link(threading.Thread):
+class ReplicaConnection(threading.Thread):
     """The connection to one replica: waits for its sshd, then relays its minder's lines."""
 
     def __init__(
-        self, host: str, address: tuple[str, int], events: queue.SimpleQueue[Event]
+        self, host: str, address: tuple[str, int], events: queue.SimpleQueue[LaunchEvent]
     ) -> None:
         super().__init__(daemon=True, name=f"link to {host}")
         self.host, self.address, self.events = host, address, events
@@ -137,9 +137,11 @@ class Link(threading.Thread):
                     patience.cancel()
                     clock, _, mark = told.partition(" ")
                     self.clock_ahead, self.joins = float(clock) - time.time(), mark == "joins"
-                    self.events.put(Event("ready", self.host))
+                    self.events.put(LaunchEvent("ready", self.host))
                 elif ready:
-                    self.events.put(Event("report", self.host, line.strip().partition(" ")[0]))
+                    self.events.put(
+                        LaunchEvent("report", self.host, line.strip().partition(" ")[0])
+                    )
                 else:
                     said = line.strip() or said
             patience.cancel()
@@ -147,12 +149,12 @@ class Link(threading.Thread):
         self.ssh = None
         if ready:
             self.reason = complaint or "the connection was closed"
-            self.events.put(Event("lost", self.host, self.reason))
+            self.events.put(LaunchEvent("lost", self.host, self.reason))
         else:
             self.has_failed = True
-            self.reason = how_it_ended(ssh.returncode, complaint or said)
+            self.reason = describe_session_end(ssh.returncode, complaint or said)
 
-    def send(self, order: Order, argument: str = "") -> None:
+    def send(self, order: AgentOrder, argument: str = "") -> None:
         """An order to the minder; a broken connection is reported by ``relay``."""
         ssh = self.ssh
         if ssh is None or ssh.stdin is None:
@@ -164,7 +166,7 @@ class Link(threading.Thread):
             return
 
 
-def how_it_ended(code: int, said: str) -> str:
+def describe_session_end(code: int, said: str) -> str:
     """Of an ssh whose session never began."""
     if code < 0:  # ours: it had its time
         return f"ssh answers, but no session began within {SESSION_SECONDS:g} s"
@@ -174,7 +176,7 @@ def how_it_ended(code: int, said: str) -> str:
     return f"its session ended with exit code {code}{why}"
 
 
-class Words:
+class LaunchProgress:
     """What the launch waits for, told in its log and to who asks the pod whether it has started.
 
     That is the container's startup probe: it prints the file ``waits`` of the pod's own folder, and
@@ -197,7 +199,7 @@ class Words:
         now = time.monotonic()
         if now - self.said_at >= PROGRESS_SECONDS:
             self.said_at = now
-            say(f"{text} ({now - self.since:.0f} s)")
+            log_line(f"{text} ({now - self.since:.0f} s)")
 
     def done(self) -> None:
         """It has started."""
@@ -216,13 +218,13 @@ class Words:
             os.replace(str(self.run / f"{name}.new"), str(self.run / name))
 
 
-def waiting_for(missing: list[Link]) -> str:
+def describe_missing_replicas(missing: list[ReplicaConnection]) -> str:
     """``waiting for worker-1, worker-2: Connection refused; for worker-3: ...``."""
     by_reason: dict[str, list[str]] = {}
     for link in missing:
         by_reason.setdefault(link.why, []).append(link.host)
     parts = []
     for reason, hosts in by_reason.items():
-        more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
-        parts.append(f"{', '.join(hosts[:NAMED])}{more}: {reason}")
-    return f"waiting for {'; for '.join(parts[:NAMED])}"
+        more = f" and {len(hosts) - MOST_NAMED_HOSTS} more" if len(hosts) > MOST_NAMED_HOSTS else ""
+        parts.append(f"{', '.join(hosts[:MOST_NAMED_HOSTS])}{more}: {reason}")
+    return f"waiting for {'; for '.join(parts[:MOST_NAMED_HOSTS])}"

@@ -23,9 +23,14 @@ from typing import TYPE_CHECKING
 
 from trainyard.payloads import processes
 from trainyard.payloads.launch import sshd_setup
-from trainyard.payloads.launch.rank_shutdown import Ending, stop
-from trainyard.payloads.launch.replica_agent import say
-from trainyard.payloads.launch.sshd_requirements import NOT_FOUND, Server, Unfit, check
+from trainyard.payloads.launch.rank_shutdown import RankShutdown, send_signal
+from trainyard.payloads.launch.replica_agent import log_line
+from trainyard.payloads.launch.sshd_requirements import (
+    NOT_FOUND,
+    CannotServeSsh,
+    SshdServer,
+    check_requirements,
+)
 
 if TYPE_CHECKING:  # types are not shipped to pods
     from trainyard.payloads.payload_messages import LaunchDescription
@@ -60,7 +65,7 @@ class Supervisor:
         self.spec, self.options = spec, options
         self.run: Path = options.run
         self.environment = environment
-        self.ending = Ending(self.run)
+        self.ending = RankShutdown(self.run)
         self.sshd = 0
         self.main = 0
         """The launch, or the developer's command."""
@@ -78,7 +83,7 @@ class Supervisor:
             return
         if self.spec.get("joins"):
             sshd_setup.write(self.run / "joins", b"")
-        self.serve()
+        self.start_sshd()
         if self.spec.get("launch"):
             launcher = str(Path(__file__).parent / "launch.py")
             arguments = [sys.executable, "-IS", launcher, str(self.options.spec), str(self.run)]
@@ -86,43 +91,43 @@ class Supervisor:
             variables[b"TRAINYARD_RUN"] = os.fsencode(self.run)
             self.main = spawn(arguments, variables)
 
-    def serve(self) -> None:
+    def start_sshd(self) -> None:
         """Let others in over ssh."""
-        self.server = Server(sshd_setup.sshd_command(self.spec["sshd"], self.run))
+        self.server = SshdServer(sshd_setup.sshd_command(self.spec["sshd"], self.run))
         self.sshd = self.server.pid
 
     def start_debugging(self, command: list[str]) -> None:
         """The developer's command, beside an sshd for a launch by hand unless it is one itself."""
         # Decision 98.
         if Path(command[0]).name == "sshd":
-            command = sshd_setup.with_our_configuration(command, self.run)
+            command = sshd_setup.with_own_configuration(command, self.run)
         else:
             try:
-                check(self.spec["sshd"])
-                self.serve()
-            except Unfit as unfit:
-                say(f"{self.spec['pod']} cannot be reached over ssh: {unfit}")
+                check_requirements(self.spec["sshd"])
+                self.start_sshd()
+            except CannotServeSsh as unfit:
+                log_line(f"{self.spec['pod']} cannot be reached over ssh: {unfit}")
         everything = [name + b"=" + value for name, value in os.environb.items()]
-        variables = sshd_setup.for_training(everything, self.run, self.spec["graceSeconds"])
+        variables = sshd_setup.training_environment(everything, self.run, self.spec["graceSeconds"])
         try:
             self.main = spawn(command, dict(pair.split(b"=", 1) for pair in variables), reads=True)
         except OSError as error:
-            raise Unfit(f"cannot run {command[0]}: {error.strerror}", NOT_FOUND) from error
+            raise CannotServeSsh(f"cannot run {command[0]}: {error.strerror}", NOT_FOUND) from error
 
-    def take(self, number: int) -> None:
+    def handle_signal(self, number: int) -> None:
         """What a signal wants."""
         if number in (signal.SIGTERM, signal.SIGINT):
             self.terminate()
         elif number == signal.SIGUSR2:
-            self.ending.begin(self.patience())
+            self.ending.begin(self.stop_seconds())
         elif number == signal.SIGUSR1 and not self.launch_is_over:
             # Decision 18.
             self.launch_is_over = True
-            self.ending.begin(self.patience())
+            self.ending.begin(self.stop_seconds())
             self.leave_at = time.monotonic() + END_DELAY_SECONDS
-            stop(self.sshd, signal.SIGTERM)
+            send_signal(self.sshd, signal.SIGTERM)
 
-    def patience(self) -> float:
+    def stop_seconds(self) -> float:
         """Seconds that the launch gives the ranks."""
         try:
             return float((self.run / "grace").read_text())
@@ -137,7 +142,7 @@ class Supervisor:
         sshd_setup.write(self.run / "reports" / "leaving", b"")
         self.ending.begin(self.spec["graceSeconds"])
         if self.main and self.main_code is None:
-            stop(self.main, signal.SIGTERM)
+            send_signal(self.main, signal.SIGTERM)
 
     def reap(self) -> None:
         """Take notice of whatever has ended."""
@@ -177,7 +182,7 @@ class Supervisor:
         """What the launch wants this replica to end with."""
         code = int((self.run / "code").read_text())
         if code:
-            say(
+            log_line(
                 f"{self.spec['pod']}: a rank here failed with exit code {code}; its output is in "
                 "the log of the replica that launches, and the others go on"
             )
@@ -187,7 +192,7 @@ class Supervisor:
         """Whether sshd has a connection besides those of minders."""
         tree = processes.children_of()
         return any(
-            not any(map(processes.is_minder, processes.descendants(session, tree)))
+            not any(map(processes.is_replica_agent, processes.descendants(session, tree)))
             for session in tree.get(self.sshd, [])
         )
 
@@ -199,13 +204,13 @@ class Supervisor:
             is_busy = self.ending.active or self.leaving or self.launch_is_over
             got = signal.sigtimedwait(WATCHED, STEP_SECONDS if is_busy else IDLE_SECONDS)
             if got is not None:
-                self.take(got.si_signo)
+                self.handle_signal(got.si_signo)
             self.reap()
         if self.sshd:
-            stop(self.sshd, signal.SIGTERM)
+            send_signal(self.sshd, signal.SIGTERM)
         for pid in processes.descendants(os.getpid(), processes.children_of()):
             if processes.part_of(pid, self.run) != processes.OURS:
-                stop(pid, signal.SIGKILL)
+                send_signal(pid, signal.SIGKILL)
         return code
 
 
@@ -216,18 +221,18 @@ def run_pod(spec: LaunchDescription, options: argparse.Namespace) -> int:
     environment = sshd_setup.session_environment(
         sshd_setup.container_environment(), custom, disabled
     )
-    environment = sshd_setup.for_training(environment, options.run, spec["graceSeconds"])
+    environment = sshd_setup.training_environment(environment, options.run, spec["graceSeconds"])
     try:
         sshd_setup.prepare_ssh(spec, options.keys, options.run)
         sshd_setup.prepare_programs(options.run)
         sshd_setup.prepare_sessions(spec, options.run, environment)
     except OSError as error:
         where = error.filename or options.run
-        raise Unfit(f"cannot prepare ssh: {where}: {error.strerror}") from error
+        raise CannotServeSsh(f"cannot prepare ssh: {where}: {error.strerror}") from error
     if os.getuid() == 0:
         sshd_setup.privilege_separation()
     if "debug" not in spec:
-        check(spec["sshd"])
+        check_requirements(spec["sshd"])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return Supervisor(spec, options, environment).supervise()
 
@@ -242,8 +247,8 @@ def main() -> int:
     spec: LaunchDescription = json.loads(options.spec.read_text())
     try:
         return run_pod(spec, options)
-    except Unfit as unfit:
-        say(unfit.told(spec["pod"]))
+    except CannotServeSsh as unfit:
+        log_line(unfit.log_text(spec["pod"]))
         return unfit.code
 
 

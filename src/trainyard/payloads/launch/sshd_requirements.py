@@ -30,7 +30,7 @@ NOISE = re.compile(
 """What sshd says of connections that only look whether it answers, as the launch does."""
 
 
-class Unfit(Exception):
+class CannotServeSsh(Exception):
     """The image, or how it is run, does not allow ssh; ends the pod with ``code``."""
 
     def __init__(self, message: str, code: int = 1, *, permanent: bool = False) -> None:
@@ -38,7 +38,7 @@ class Unfit(Exception):
         self.code = code
         self.permanent = permanent
 
-    def told(self, pod: str) -> str:
+    def log_text(self, pod: str) -> str:
         """The line for the pod's log."""
         return f"{PERMANENT if self.permanent else ''}{pod}: {self}"
 
@@ -49,15 +49,15 @@ def check_login() -> None:
         user = pwd.getpwuid(os.getuid())
     except KeyError:
         message = f"uid {os.getuid()} has no entry in /etc/passwd, but ssh needs one; add it"
-        raise Unfit(message, permanent=True) from None
+        raise CannotServeSsh(message, permanent=True) from None
     shell = user.pw_shell or "/bin/sh"
     if Path(shell).name in ("nologin", "false"):
         message = f"user {user.pw_name} has no login shell ({shell}), but ssh needs one"
-        raise Unfit(message, permanent=True)
+        raise CannotServeSsh(message, permanent=True)
     for needed in (shell, "/bin/sh"):
         if shutil.which(needed) is None:
             message = f"{needed} is not in the image, but user {user.pw_name} needs it for ssh"
-            raise Unfit(message, NOT_FOUND, permanent=True)
+            raise CannotServeSsh(message, NOT_FOUND, permanent=True)
 
 
 def check_rights(status: str) -> None:
@@ -66,24 +66,24 @@ def check_rights(status: str) -> None:
     held = int(found[1], 16) if found else -1
     missing = [name for name, bit in CAPABILITIES.items() if not held >> bit & 1]
     if missing:
-        raise Unfit(
+        raise CannotServeSsh(
             f"sshd of root needs the capabilities {', '.join(missing)}; add them to the "
             "container's securityContext, or run it as another user",
             permanent=True,
         )
 
 
-def check(sshd: str) -> None:
+def check_requirements(sshd: str) -> None:
     """Whether sshd is there, and can let this user in."""
     if shutil.which(sshd) is None:
         message = f"sshd not found: {sshd}; install openssh-server in the image"
-        raise Unfit(message, NOT_FOUND, permanent=True)
+        raise CannotServeSsh(message, NOT_FOUND, permanent=True)
     check_login()
     if os.getuid() == 0:
         check_rights(Path("/proc/self/status").read_text())
 
 
-class Server:
+class SshdServer:
     """sshd, whose words come to the pod's log through this process."""
 
     def __init__(self, argv: list[str]) -> None:
@@ -116,11 +116,13 @@ class Server:
                     # It would go on with the addresses that are left, such as those of IPv6.
                     os.kill(self.pid, signal.SIGTERM)
 
-    def end(self, code: int) -> Unfit:
+    def end(self, code: int) -> CannotServeSsh:
         """What to tell of its unwanted end."""
         self.listener.join(LAST_WORDS_SECONDS)
         how = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
         if PORT_TAKEN.search(self.said):
-            return Unfit(f"{self.said.rstrip('.')}; another container of the pod may hold the port")
+            return CannotServeSsh(
+                f"{self.said.rstrip('.')}; another container of the pod may hold the port"
+            )
         said = f": {self.said}" if self.said else ""
-        return Unfit(f"sshd {how}{said}", code if code > 128 else 1)
+        return CannotServeSsh(f"sshd {how}{said}", code if code > 128 else 1)

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from trainyard.payloads.launch.hostfile import client_config
 from trainyard.payloads.launch.launcher_programs import named_interpreter
-from trainyard.payloads.launch.replica_agent import say
+from trainyard.payloads.launch.replica_agent import log_line
 
 if TYPE_CHECKING:  # types are not shipped to pods
     from trainyard.payloads.payload_messages import LaunchDescription
 
 POD_IP = "TRAINYARD_POD_IP"
-NOT_FOR_SESSIONS = (b"PWD", b"OLDPWD", b"SHLVL", b"_", POD_IP.encode())
+VARIABLES_OF_OTHERS = (b"PWD", b"OLDPWD", b"SHLVL", b"_", POD_IP.encode())
 IMAGE_VARIABLES = re.compile(
     rb"(PATH|LD_LIBRARY_PATH|LIBRARY_PATH|HOME|LANG|LC_.*|TZ|VIRTUAL_ENV|(PYTHON|CONDA|CUDA|NVIDIA"
     rb"|NCCL).*)\Z"
@@ -66,7 +66,7 @@ SFTP_SERVERS = (
 )
 """A program, because sshd's built-in one is not to be had beside a forced command."""
 
-PATIENCE = b"TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+SHUTDOWN_TIMEOUT_VARIABLE = b"TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 CLIENTS = ("ssh", "scp", "sftp")
 OBSERVED, OBSERVER = b"TRAINYARD_OBSERVE", b"/t9k/observer"
 """The variable of the observer, and its folder."""
@@ -98,7 +98,7 @@ def container_environment() -> list[bytes]:
     """``NAME=value`` of the container, as it was before any interpreter changed it."""
     block = Path("/proc/self/environ").read_bytes()
     pairs = [pair for pair in block.split(b"\0") if b"=" in pair]
-    return [pair for pair in pairs if pair.split(b"=", 1)[0] not in NOT_FOR_SESSIONS]
+    return [pair for pair in pairs if pair.split(b"=", 1)[0] not in VARIABLES_OF_OTHERS]
 
 
 def session_environment(pairs: list[bytes], custom: list[str], disabled: bool) -> list[bytes]:
@@ -190,7 +190,7 @@ def python_of_torchrun() -> str:
     return found if Path(found).name.startswith("python") else ""
 
 
-def for_training(pairs: list[bytes], run: Path, grace_seconds: float) -> list[bytes]:
+def training_environment(pairs: list[bytes], run: Path, grace_seconds: float) -> list[bytes]:
     """The environment in which ``ssh``, its kin and ``torchrun`` are ours, torchrun is as patient
     with its ranks as the pod (decision 99), and the observer goes before all (decision 223)."""
     given = dict(pair.split(b"=", 1) for pair in pairs)
@@ -198,7 +198,7 @@ def for_training(pairs: list[bytes], run: Path, grace_seconds: float) -> list[by
     if OBSERVED in given and OBSERVER not in python_path.split(b":"):
         given[b"PYTHONPATH"] = OBSERVER + b":" + python_path if python_path else OBSERVER
     path = os.fsencode(run / "bin") + b":" + given.get(b"PATH", os.fsencode(os.defpath))
-    patience = {PATIENCE: str(int(grace_seconds)).encode()}
+    patience = {SHUTDOWN_TIMEOUT_VARIABLE: str(int(grace_seconds)).encode()}
     return [name + b"=" + value for name, value in {**patience, **given, b"PATH": path}.items()]
 
 
@@ -228,7 +228,7 @@ def privilege_separation() -> None:
         if stat.S_IMODE(folder.stat().st_mode) & 0o022:
             folder.chmod(0o755)
     except OSError as error:
-        say(f"cannot prepare /run/sshd: {error}")
+        log_line(f"cannot prepare /run/sshd: {error}")
 
 
 def sshd_command(path: str, run: Path) -> list[str]:
@@ -236,7 +236,7 @@ def sshd_command(path: str, run: Path) -> list[str]:
     return [path, "-D", "-e", "-f", f"{run}/ssh/sshd_config"]
 
 
-def with_our_configuration(command: list[str], run: Path) -> list[str]:
+def with_own_configuration(command: list[str], run: Path) -> list[str]:
     """Somebody's own sshd command; its options win over our configuration."""
     given = command[1:]
     ours = [] if any(option.startswith("-f") for option in given) else sshd_command("", run)[2:]

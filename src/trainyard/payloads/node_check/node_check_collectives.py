@@ -31,7 +31,7 @@ TEXT = 160
 TOO_LONG = "it took too long"
 
 
-def isolated(work: Callable[[], float], until: float) -> dict[str, Any]:
+def run_isolated(work: Callable[[], float], until: float) -> dict[str, Any]:
     """How many seconds it says it took, as a process of its own; or what became of it."""
     read, write = os.pipe()
     pid = os.fork()
@@ -89,10 +89,10 @@ def _verify(is_right: bool) -> None:
         raise ArithmeticError("the result is wrong")
 
 
-def together(torch: Any, pair: dict[str, Any], key: str, until: float) -> float:
+def all_reduce_with_partner(torch: Any, pair: dict[str, Any], key: str, until: float) -> float:
     """Seconds of the best sum with a partner."""
     host, port = str(pair["host"]), int(pair["port"])
-    reach(host, port, until)
+    wait_until_reachable(host, port, until)
     dist = torch.distributed
     left = timedelta(seconds=max(1.0, until - time.monotonic()))
     store = dist.TCPStore(host, port, None, False, left)
@@ -117,7 +117,7 @@ def together(torch: Any, pair: dict[str, Any], key: str, until: float) -> float:
     return best
 
 
-def reach(host: str, port: int, until: float) -> None:
+def wait_until_reachable(host: str, port: int, until: float) -> None:
     """Wait until the partner's name is known, and it answers. Raises OSError."""
     while True:
         try:
@@ -129,13 +129,17 @@ def reach(host: str, port: int, until: float) -> None:
             time.sleep(0.2)
 
 
-def pairs_of(torch: Any, order: dict[str, Any], began: float) -> list[dict[str, Any]]:
+def run_pairs(torch: Any, order: dict[str, Any], began: float) -> list[dict[str, Any]]:
     """What came of each."""
     found = []
     for pair in order["pairs"]:
         until, key = began + float(pair["until"]), f"{order['run']}/{pair['round']}"
-        told = isolated(lambda: together(torch, pair, key, until), until)  # noqa: B023 (called now)
-        found.append({"replica": pair["replica"], **told})
+        # Called at once, so the loop's variables are those of this turn.
+        result = run_isolated(
+            lambda: all_reduce_with_partner(torch, pair, key, until),  # noqa: B023
+            until,
+        )
+        found.append({"replica": pair["replica"], **result})
     return found
 
 
@@ -155,7 +159,7 @@ def main() -> None:
     except Exception as error:
         tell({"port": 0, "error": f"torch cannot be used: {error}"[:TEXT]})
         return
-    found = isolated(lambda: matmul(torch), time.monotonic() + MATMUL_SECONDS)
+    found = run_isolated(lambda: matmul(torch), time.monotonic() + MATMUL_SECONDS)
     if found["error"] == TOO_LONG:  # for want of a core, it may be: then nothing is known
         tell({"port": 0, "error": f"a matmul took longer than {MATMUL_SECONDS:.0f} s"})
         return
@@ -164,7 +168,7 @@ def main() -> None:
     tell({"port": store.port, **found})
     line = sys.stdin.readline()
     if line:
-        tell({"pairs": pairs_of(torch, json.loads(line), time.monotonic())})
+        tell({"pairs": run_pairs(torch, json.loads(line), time.monotonic())})
         sys.stdin.readline()  # the partners may need the store as yet
 
 

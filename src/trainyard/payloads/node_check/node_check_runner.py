@@ -25,10 +25,10 @@ from trainyard.payloads.in_place.in_place_supervisor import (
     NOT_FOUND,
     OBSERVE,
     UID,
-    say,
-    settings_of,
+    log_line,
+    parse_settings,
 )
-from trainyard.payloads.report_client import Teller
+from trainyard.payloads.report_client import ReportClient
 
 HERE = str(Path(__file__).parent)
 if TYPE_CHECKING:  # types are not shipped to pods
@@ -46,11 +46,11 @@ _PYTHON = re.compile(r"(?:.*/)?(?:python|torchrun)[\d.]*\Z")
 TERMINATED = 128 + signal.SIGTERM
 
 
-class Skipped(Exception):
+class CheckSkipped(Exception):
     """The command starts without a check, or without the rest of one."""
 
 
-class Tester:
+class NodeTester:
     """The program that uses torch: lines of JSON to it and from it."""
 
     def __init__(self, python: str) -> None:
@@ -74,14 +74,14 @@ class Tester:
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
             self._process.stdin.flush()
         except OSError:
-            raise Skipped("what tests the node has ended") from None
+            raise CheckSkipped("what tests the node has ended") from None
 
     def answer(self, seconds: float) -> dict[str, Any] | None:
         """The next line, if it comes in time. Raises Skipped where none can come."""
         if b"\n" not in self._read and select.select([self._answers], [], [], seconds)[0]:
             data = os.read(self._answers, 1 << 16)
             if not data:
-                raise Skipped(f"what tests the node ended with code {self._process.wait()}")
+                raise CheckSkipped(f"what tests the node ended with code {self._process.wait()}")
             self._read += data
         line, found, rest = self._read.partition(b"\n")
         if not found:
@@ -90,7 +90,7 @@ class Tester:
         try:
             return dict(json.loads(line))
         except (ValueError, TypeError):
-            raise Skipped("what tests the node said what cannot be read") from None
+            raise CheckSkipped("what tests the node said what cannot be read") from None
 
     def kill(self) -> None:
         """End it, with all that it has started."""
@@ -100,16 +100,16 @@ class Tester:
         os.close(self._answers)
 
 
-class Check:
+class NodeCheckRunner:
     """One check, of one replica."""
 
     def __init__(self, argv: list[str]) -> None:
-        given = settings_of(os.environ[VARIABLE])
-        self.every, self.limit = float(given["every"]), float(given["limit"])
+        given = parse_settings(os.environ[VARIABLE])
+        self.interval_seconds, self.limit = float(given["every"]), float(given["limit"])
         self.until = time.monotonic() + self.limit
-        self.teller = Teller(given["url"], given["files"])
+        self.client = ReportClient(given["url"], given["files"])
         self.answered_at = time.monotonic()
-        self.told: NodeCheck = {
+        self.report: NodeCheck = {
             "uid": os.environ.get(UID, ""),
             "attempt": int(given["attempt"]),
             "stage": "begun",
@@ -120,51 +120,51 @@ class Check:
             "pairs": [],
             "error": "",
         }
-        self.tester = Tester(python_of(argv))
+        self.tester = NodeTester(python_of_command(argv))
 
     def run(self) -> None:
         """All of it. Raises Skipped."""
-        self.ask()
-        found = self.tested("it took too long to try a matmul")
+        self.send_report()
+        found = self.await_test("it took too long to try a matmul")
         if not found.get("port"):
-            raise Skipped(str(found.get("error") or "the node was not tested"))
-        self.told["port"], self.told["seconds"] = int(found["port"]), float(found["seconds"])
-        self.told["error"], self.told["stage"] = str(found["error"]), "ready"
+            raise CheckSkipped(str(found.get("error") or "the node was not tested"))
+        self.report["port"], self.report["seconds"] = int(found["port"]), float(found["seconds"])
+        self.report["error"], self.report["stage"] = str(found["error"]), "ready"
         answer = self.wait_for(("check", "start"), "the others were not ready in time")
         if answer["say"] == "start":
             return
-        self.told["run"], seconds = str(answer["run"]), float(answer["seconds"])
+        self.report["run"], seconds = str(answer["run"]), float(answer["seconds"])
         self.until = time.monotonic() + seconds + ANSWER_SECONDS
-        self.told["stage"] = "testing"
+        self.report["stage"] = "testing"
         self.tester.send({"pairs": answer["pairs"], "run": answer["run"]})
-        self.told["pairs"] = self.tested("the pairs took too long")["pairs"]
-        self.told["stage"] = "done"
+        self.report["pairs"] = self.await_test("the pairs took too long")["pairs"]
+        self.report["stage"] = "done"
         self.wait_for(("start",), "the controller did not say in time what came of it")
 
-    def tested(self, why: str) -> dict[str, Any]:
+    def await_test(self, why: str) -> dict[str, Any]:
         """What the tester answers; the controller is told meanwhile that it is awaited."""
         while time.monotonic() < self.until:
             left = self.until - time.monotonic()
             found = self.tester.answer(min(REPEATED_SECONDS, left))
             if found is not None:
                 return found
-            self.ask()
-        raise Skipped(why)
+            self.send_report()
+        raise CheckSkipped(why)
 
     def wait_for(self, words: tuple[str, ...], why: str) -> dict[str, Any]:
         """The answer that says one of these."""
         while time.monotonic() < self.until:
-            answer = self.ask()
+            answer = self.send_report()
             if answer.get("say") in words:
                 return answer
             if time.monotonic() - self.answered_at > SILENCE_SECONDS:
-                raise Skipped("the controller does not answer")
-            time.sleep(self.every)
-        raise Skipped(why)
+                raise CheckSkipped("the controller does not answer")
+            time.sleep(self.interval_seconds)
+        raise CheckSkipped(why)
 
-    def ask(self) -> dict[str, Any]:
+    def send_report(self) -> dict[str, Any]:
         """Tell how it stands; the answer, empty where there is none."""
-        status, body = self.teller.ask({"nodeCheck": self.told})
+        status, body = self.client.ask({"nodeCheck": self.report})
         if status != 200:
             return {}
         self.answered_at = time.monotonic()
@@ -173,14 +173,14 @@ class Check:
         except (ValueError, TypeError):
             return {}
 
-    def leave(self, why: str) -> None:
+    def report_skipped(self, why: str) -> None:
         """Say that the command starts anyway."""
-        say(f"node check: {why}; the command starts")
-        self.told["stage"], self.told["error"] = "left", why[:200]
-        self.ask()
+        log_line(f"node check: {why}; the command starts")
+        self.report["stage"], self.report["error"] = "left", why[:200]
+        self.send_report()
 
 
-def python_of(argv: list[str]) -> str:
+def python_of_command(argv: list[str]) -> str:
     """The Python that the command names, or whose script it is; else our own."""
     for word in argv:
         path = shutil.which(word) if _PYTHON.match(word) else None
@@ -196,7 +196,7 @@ def python_of(argv: list[str]) -> str:
     return shutil.which("python3") or sys.executable
 
 
-def check(argv: list[str]) -> None:
+def check_node(argv: list[str]) -> None:
     """Check the node, and never fail."""
     found = None
 
@@ -207,30 +207,30 @@ def check(argv: list[str]) -> None:
 
     try:
         signal.signal(signal.SIGTERM, end)  # as process 1 it would be ignored otherwise
-        found = Check(argv)
+        found = NodeCheckRunner(argv)
         found.run()
-    except Skipped as error:
+    except CheckSkipped as error:
         assert found is not None
-        found.leave(str(error))
+        found.report_skipped(str(error))
     except Exception as error:
-        say(f"node check: {type(error).__name__}: {error}; the command starts")
+        log_line(f"node check: {type(error).__name__}: {error}; the command starts")
     finally:
         if found is not None:
             found.tester.kill()
-            found.teller.close()
+            found.client.close()
 
 
 def main() -> int:
     """Check, and become the command; the exit code where there is no such command."""
     argv = sys.argv[1:]
-    check(argv)
+    check_node(argv)
     for each in (signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(each, signal.SIG_DFL)
     sys.stdout.flush()
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
-        say(f"cannot start: {argv[0]}: {error.strerror}")
+        log_line(f"cannot start: {argv[0]}: {error.strerror}")
         return NOT_FOUND
 
 

@@ -19,7 +19,7 @@ def cadence(entries: Sequence[dict[str, Any]]) -> list[float]:
     """How many collectives there are that come again and again, and the seconds from one time to
     the next, in the median; nothing of those of which that is not so. `entries`: of torch's flight
     recorder, the oldest first."""
-    length, run = period([_mark(each) for each in entries])
+    length, run = find_period([_signature(each) for each in entries])
     if not length:
         return []
     last = entries[-run:][::-length][: LATEST + 1]
@@ -29,7 +29,7 @@ def cadence(entries: Sequence[dict[str, Any]]) -> list[float]:
     return [length, round(seconds, 6)] if seconds > 0 else []
 
 
-def period(marks: Sequence[Hashable]) -> tuple[int, int]:
+def find_period(marks: Sequence[Hashable]) -> tuple[int, int]:
     """The fewest marks of which the last ones are repetitions, and of how many that is so: of as
     many as possible, and of half of them at least; (0, 0) where there are none."""
     back = marks[::-1]
@@ -48,7 +48,7 @@ def period(marks: Sequence[Hashable]) -> tuple[int, int]:
     return 0, 0
 
 
-def _mark(entry: dict[str, Any]) -> Hashable:
+def _signature(entry: dict[str, Any]) -> Hashable:
     """What makes a collective the same as another one."""
     group = str(entry.get("process_group"))
     return group, entry.get("profiling_name"), str(entry.get("input_sizes"))

@@ -13,9 +13,9 @@ from typing import Any
 
 from trainyard.payloads.observer import collective_cadence, process_sampling
 
-MOST, MOST_GROUPS = 64, 4
+MOST_COLLECTIVES, MOST_GROUPS = 64, 4
 """Collectives of a group, and groups, in a report."""
-SHARE = 0.0005
+CPU_SHARE = 0.0005
 """Of a core: what it may take to read torch's flight recorder, all of which is written out for it,
 20 ms for the 2,000 entries that it has by default."""
 KEPT_REPORTS = 3
@@ -28,13 +28,13 @@ _MOST_BYTES = 1 << 18
 _MIX, _BITS = 2654435761, 32
 
 
-def _is_chosen(number: int, level: int) -> bool:
+def _is_sampled(number: int, level: int) -> bool:
     """Whether a collective is among one of 2 ** level, in no order that a program might have. What
     is chosen at one level is at all lower ones."""
     return (number * _MIX % (1 << _BITS)) >> (_BITS - level) == 0
 
 
-class Group:
+class GroupTimings:
     """The arrivals of one process group: number, time and seconds since the one before."""
 
     def __init__(self) -> None:
@@ -50,59 +50,59 @@ class Group:
             self.kept.clear()
         gap = at - self._last_at if 0 < self._last < number else 0.0
         self._last, self._last_at = number, at
-        chosen = gap > 0 and _is_chosen(number, self.level)
+        chosen = gap > 0 and _is_sampled(number, self.level)
         is_kept = chosen and operation.lstrip("_").startswith(_TOGETHER)
         if is_kept:
             self.kept.append((number, at, gap))
         return is_kept
 
-    def thin(self, seconds: float) -> None:
+    def limit(self, seconds: float) -> None:
         """Keep few enough, which yet reach back for so long."""
-        while len(self.kept) > MOST:
-            if self.kept[-1][1] - self.kept[-MOST][1] >= seconds:
-                del self.kept[:-MOST]
+        while len(self.kept) > MOST_COLLECTIVES:
+            if self.kept[-1][1] - self.kept[-MOST_COLLECTIVES][1] >= seconds:
+                del self.kept[:-MOST_COLLECTIVES]
             else:
                 self.level += 1
-                self.kept = [each for each in self.kept if _is_chosen(each[0], self.level)]
+                self.kept = [each for each in self.kept if _is_sampled(each[0], self.level)]
         if self.level and self.kept and self.kept[-1][1] - self.kept[0][1] > 4 * seconds:
             self.level -= 1
 
 
-class Arrivals:
+class CollectiveTimings:
     """Of all groups of this process."""
 
     def __init__(self) -> None:
-        self.fresh = 0
+        self.new_count = 0
         """How many are new since the last report."""
         self.cadence: list[float] = []
         """As `collective_cadence.cadence` has it."""
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, GroupTimings] = {}
         self._again_at = 0.0
-        self._machine = process_sampling.text_of("/proc/sys/kernel/random/boot_id").strip()
+        self._machine = process_sampling.read_text("/proc/sys/kernel/random/boot_id").strip()
 
-    def look(self, at: float, every: float, has_cadence: bool = False) -> None:
+    def read_new(self, at: float, every: float, has_cadence: bool = False) -> None:
         """See what is new, unless that would cost too much now; `every`: between two reports."""
         if at < self._again_at:
             return
         began = time.thread_time()
-        entries = _entries()
+        entries = _last_entries()
         for each in entries:
             if each.get("is_p2p") or not each.get("time_created_ns"):
                 continue
-            group = self._groups.setdefault(str(each["process_group"][0]), Group())
+            group = self._groups.setdefault(str(each["process_group"][0]), GroupTimings())
             name = str(each.get("profiling_name", "")).rpartition(":")[2]
             created = each["time_created_ns"] / 1e9
-            self.fresh += group.add(int(each["collective_seq_id"]), created, name)
+            self.new_count += group.add(int(each["collective_seq_id"]), created, name)
         for group in self._groups.values():
-            group.thin(KEPT_REPORTS * every)
+            group.limit(KEPT_REPORTS * every)
         if has_cadence:
             self.cadence = collective_cadence.cadence(entries)
-        self._again_at = at + (time.thread_time() - began) / SHARE
+        self._again_at = at + (time.thread_time() - began) / CPU_SHARE
 
     def report(self) -> tuple[str, float, list[list[Any]]]:
         """The machine, its time now, and of each group the collectives: how many milliseconds ago,
         and how many after the one before."""
-        self.fresh = 0
+        self.new_count = 0
         now = time.time()
         found: list[list[Any]] = [
             [name, [[n, _ms(now - at), _ms(gap)] for n, at, gap in group.kept]]
@@ -118,9 +118,9 @@ def _ms(seconds: float) -> float:
     return round(max(seconds, 0.0) * 1e3, 1)
 
 
-def _entries() -> list[dict[str, Any]]:
+def _last_entries() -> list[dict[str, Any]]:
     """The last entries of torch's flight recorder, the oldest first."""
-    text = process_sampling.recorder(entries=True)
+    text = process_sampling.flight_recorder_json(entries=True)
     end = text.rfind(_AFTER)
     # To read all of it takes as long as to have it written; the older ones have been seen before.
     start = text.find(_FIRST, max(0, end - _MOST_BYTES))

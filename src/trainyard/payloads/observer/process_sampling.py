@@ -35,7 +35,7 @@ _COLLECTIONS = (bytearray, deque, dict, list, set)
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/torchinductor_")
 
 
-def text_of(path: str) -> str:
+def read_text(path: str) -> str:
     """A file of the kernel; empty if it is gone or not to be read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -44,13 +44,13 @@ def text_of(path: str) -> str:
         return ""
 
 
-def after_name(stat: str) -> list[str]:
+def fields_after_name(stat: str) -> list[str]:
     """The fields of a ``stat`` file from the state on; empty if there is no such process."""
     # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: the name may hold anything.
     return stat.rpartition(")")[2].split()
 
 
-def cpu_of(fields: list[str]) -> float:
+def cpu_seconds(fields: list[str]) -> float:
     """Seconds of user and system time."""
     return (int(fields[11]) + int(fields[12])) / _TICKS if len(fields) > 12 else 0.0
 
@@ -66,15 +66,15 @@ def descendants(pid: int) -> list[int]:
         except OSError:
             continue
         for thread in threads:
-            below = text_of(f"{folder}/{thread}/children").split()
+            below = read_text(f"{folder}/{thread}/children").split()
             found += map(int, below)
             waiting += map(int, below)
     return found
 
 
-def amounts(path: str) -> tuple[int, int]:
+def io_bytes(path: str) -> tuple[int, int]:
     """Bytes read and written by way of system calls, of a process or thread."""
-    fields = dict(line.split(": ", 1) for line in text_of(path).splitlines())
+    fields = dict(line.split(": ", 1) for line in read_text(path).splitlines())
     return int(fields.get("rchar", 0)), int(fields.get("wchar", 0))
 
 
@@ -85,14 +85,14 @@ def default_group() -> Any:
     return getattr(world, "default_pg", None)
 
 
-def had_no_group() -> bool:
+def never_had_group() -> bool:
     """Whether torch is there, and has never had a default process group in this process: what it
     notes of one stays when that is destroyed."""
     module = sys.modules.get("torch.distributed.distributed_c10d")
     return module is not None and getattr(module, "_backend", "") is None
 
 
-def recorder(entries: bool) -> bytes:
+def flight_recorder_json(entries: bool) -> bytes:
     """What torch's flight recorder tells, as JSON; empty for a torch that has none."""
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
     try:
@@ -102,10 +102,10 @@ def recorder(entries: bool) -> bytes:
     return found
 
 
-def recorded(entries: bool = False) -> dict[str, Any]:
+def flight_recorder(entries: bool = False) -> dict[str, Any]:
     """The same, read."""
     try:
-        found: dict[str, Any] = json.loads(recorder(entries))
+        found: dict[str, Any] = json.loads(flight_recorder_json(entries))
     except ValueError:
         return {}
     return found
@@ -113,7 +113,7 @@ def recorded(entries: bool = False) -> dict[str, Any]:
 
 def counts() -> Counts:
     """The last collective begun and completed of each group; empty where that is not recorded."""
-    status = recorded().get("pg_status") or {}
+    status = flight_recorder().get("pg_status") or {}
     return tuple(
         (name, _last(each, "enqueued"), _last(each, "completed"))
         for name, each in sorted(status.items())
@@ -125,9 +125,9 @@ def _last(told: dict[str, Any], what: str) -> int:
     return max(0, int(told[f"last_{what}_collective"]))
 
 
-def ring() -> list[dict[str, Any]]:
+def last_collectives() -> list[dict[str, Any]]:
     """The last collectives, the oldest first; takes milliseconds, so only of one that is stuck."""
-    found = recorded(entries=True).get("entries") or []
+    found = flight_recorder(entries=True).get("entries") or []
     return [
         {
             "group": str(each.get("process_group", [""])[0]),
@@ -140,14 +140,14 @@ def ring() -> list[dict[str, Any]]:
     ]
 
 
-def _shallow(value: object) -> int:
+def _object_fingerprint(value: object) -> int:
     """Stands for an object and, if it is one of Python's collections, for how long that is."""
     if type(value) in _COLLECTIONS:
         return hash((id(value), len(value)))  # type: ignore[arg-type]
     return id(value)
 
 
-class Looking:
+class ProcessSampler:
     """Takes samples of this process, from a thread of its own."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Looking:
         self._ident, self._thread = main.ident, main.native_id
         self._library = (str(Path(os.__file__).parent), str(Path(__file__).parent))
 
-    def is_users(self, file: str) -> bool:
+    def is_user_file(self, file: str) -> bool:
         """Whether a file is of the user's program, rather than of a library."""
         if file.startswith(("<", *self._library)):
             return False
@@ -176,24 +176,24 @@ class Looking:
         each: FrameType | None = frame
         while each is not None:
             file = each.f_code.co_filename
-            is_users, is_inner = self.is_users(file), len(found) < INNERMOST
+            is_user_file, is_inner = self.is_user_file(file), len(found) < INNERMOST
             # What runs but once has its place; a class's variables may be kept in anything.
-            is_inner &= is_users or bool(each.f_code.co_flags & _OPTIMIZED)
-            mark = self._fingerprint(each, is_users) if is_users or is_inner else 0
-            values += [mark] * is_users
+            is_inner &= is_user_file or bool(each.f_code.co_flags & _OPTIMIZED)
+            mark = self._fingerprint(each, is_user_file) if is_user_file or is_inner else 0
+            values += [mark] * is_user_file
             inner += [mark] * is_inner
             told = file, each.f_lineno or 0, each.f_code.co_name
             if len(found) < MOST_FRAMES:
                 found.append(told)
-            elif is_users and len(values) == 1:  # the line that is named, however deep it is
+            elif is_user_file and len(values) == 1:  # the line that is named, however deep it is
                 found[-1] = told
             each = each.f_back
         position = hash((tuple(found), place))
         return tuple(found), position, hash(tuple(values)), hash(tuple(inner)), opcode
 
-    def _fingerprint(self, frame: FrameType, is_users: bool) -> int:
+    def _fingerprint(self, frame: FrameType, is_user_file: bool) -> int:
         """Stands for what the variables of a frame are, at the cost of no reference to any."""
-        mark = self._mark if is_users else _shallow
+        mark = self._variable_fingerprint if is_user_file else _object_fingerprint
         try:
             variables = frame.f_locals
             found = hash(tuple(map(mark, variables.values())))
@@ -206,15 +206,15 @@ class Looking:
             variables.clear()
         return found
 
-    def _mark(self, value: object) -> int:
+    def _variable_fingerprint(self, value: object) -> int:
         """Stands for a variable: which object it is, and what it holds if its class is the user's
         or it is one of Python's collections."""
         kind = type(value)
         if kind in _COLLECTIONS:
-            return _shallow(value)
+            return _object_fingerprint(value)
         module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
         file = getattr(module, "__dict__", {}).get("__file__")  # runs nothing of a lazy module
-        if not isinstance(file, str) or not self.is_users(file):
+        if not isinstance(file, str) or not self.is_user_file(file):
             return id(value)
         try:
             held = object.__getattribute__(value, "__dict__")
@@ -226,17 +226,17 @@ class Looking:
         """One look; `known` are the counts of collectives."""
         pid = os.getpid()
         children = descendants(pid)
-        below = [after_name(text_of(f"/proc/{child}/stat")) for child in children]
-        own = cpu_of(after_name(text_of("/proc/self/stat"))) - time.thread_time()
+        below = [fields_after_name(read_text(f"/proc/{child}/stat")) for child in children]
+        own = cpu_seconds(fields_after_name(read_text("/proc/self/stat"))) - time.thread_time()
         states = [fields[0] for fields in below if fields]
-        states += after_name(text_of(f"/proc/self/task/{self._thread}/stat"))[:1]
+        states += fields_after_name(read_text(f"/proc/self/task/{self._thread}/stat"))[:1]
         (read, wrote), (our_read, our_wrote) = map(
-            amounts, ("/proc/self/io", "/proc/thread-self/io")
+            io_bytes, ("/proc/self/io", "/proc/thread-self/io")
         )
         frames, position, values, inner, opcode = self.frames()
         return Sample(
             at=at,
-            cpu=own + sum(map(cpu_of, below)),
+            cpu=own + sum(map(cpu_seconds, below)),
             wrote=wrote - our_wrote,
             read=read - our_read,
             runs="R" in states,
@@ -245,17 +245,17 @@ class Looking:
             values=values,
             inner=inner,
             opcode=opcode,
-            wait=text_of(f"/proc/self/task/{self._thread}/wchan").strip("0"),
+            wait=read_text(f"/proc/self/task/{self._thread}/wchan").strip("0"),
             counts=known,
             frames=frames,
         )
 
     def waits_for(self) -> str:
         """What the main thread waits for: a file, pipe or socket, or the kernel's word for it."""
-        call = text_of(f"/proc/self/task/{self._thread}/syscall").split()
+        call = read_text(f"/proc/self/task/{self._thread}/syscall").split()
         if len(call) > 1 and call[0] in _DESCRIPTOR_CALLS:
             try:
                 return os.readlink(f"/proc/self/fd/{int(call[1], 16)}")
             except (OSError, ValueError):
                 pass
-        return text_of(f"/proc/self/task/{self._thread}/wchan").strip("0")
+        return read_text(f"/proc/self/task/{self._thread}/wchan").strip("0")

@@ -26,7 +26,7 @@ from trainyard.payloads.observer import (
 )
 
 if TYPE_CHECKING:
-    from trainyard.payloads.observer.tensorboard_events import Events
+    from trainyard.payloads.observer.tensorboard_events import EventFiles
     from trainyard.payloads.payload_messages import Observation
 
 VARIABLE = "TRAINYARD_OBSERVE"
@@ -36,7 +36,7 @@ EVENTS = "TRAINYARD_EVENTS"
 """Folders in which there will be files for TensorBoard, as in a PATH."""
 MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0
 LEAST_WINDOW_SECONDS = 4.0
-FRESH, RANKS_A_SECOND = 4, 20
+FRESH, RANKS_PER_SECOND = 4, 20
 """After so many new collectives a rank reports sooner, though no more of all ranks in a second."""
 FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
 """How long a fork, and the end of the process, wait for the thread."""
@@ -64,31 +64,39 @@ class Settings:
 class Observer:
     """Looks, and tells what is new at once and everything now and then."""
 
-    def __init__(self, settings: Settings, teller: report_client.Teller, folders: str = "") -> None:
+    def __init__(
+        self, settings: Settings, client: report_client.ReportClient, folders: str = ""
+    ) -> None:
         """`folders`: those with files for TensorBoard."""
-        self.settings, self.teller = settings, teller
-        self.looking = process_sampling.Looking()
-        self.answering = stack_server.Answering()
-        self.doing = rank_state.Doing(settings.window)
-        self.arrivals = collective_timing.Arrivals()
+        self.settings, self.client = settings, client
+        self.sampler = process_sampling.ProcessSampler()
+        self.stack_server = stack_server.StackServer()
+        self.activity = rank_state.Activity(settings.window)
+        self.timings = collective_timing.CollectiveTimings()
         self.counts: rank_state.Counts = ()
         self.frames: tuple[rank_state.Frame, ...] = ()
-        self.told = ""
+        self.reported_kind = ""
         """The kind in the last report; "" before the first."""
-        self.told_at = 0.0
+        self.reported_at = 0.0
         self.rank = self.size = -1
         self.events = _events(folders) if folders else None
-        self.is_read, self.read_at = True, 0.0
+        self.is_status_sent, self.status_read_at = True, 0.0
         """Whether all that was read there is told, and when that was done."""
 
     def tick(self, at: float) -> None:
         """What the thread does each time."""
-        self.look(at)
-        self.answering.look(self.rank, self.doing.kind)
-        if self.events is not None and self.is_first() and self.events.is_due(at - self.read_at):
-            self.read_at = at
-            self.is_read = not self.events.look() and self.is_read
-            self.is_read = self.is_read or self.teller.send({"trainerStatus": self.events.told()})
+        self.observe_once(at)
+        self.stack_server.answer_waiting(self.rank, self.activity.kind)
+        if (
+            self.events is not None
+            and self.is_first()
+            and self.events.is_due(at - self.status_read_at)
+        ):
+            self.status_read_at = at
+            self.is_status_sent = not self.events.read_new() and self.is_status_sent
+            self.is_status_sent = self.is_status_sent or self.client.send(
+                {"trainerStatus": self.events.status()}
+            )
 
     def is_first(self) -> bool:
         """Whether this is rank 0; of processes without a group, not one that another started."""
@@ -97,85 +105,85 @@ class Observer:
         started = getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None)
         return os.environ.get("RANK") == "0" and started is None
 
-    def look(self, at: float) -> None:
+    def observe_once(self, at: float) -> None:
         """Look, and report; torch's module is there by now, the process group may never be."""
         group = process_sampling.default_group()
         if group is not None:
             self.rank, self.size = group.rank(), group.size()
-        elif self.told and self.told != rank_state.MEETING:
-            self.tell(at, LEFT)
+        elif self.reported_kind and self.reported_kind != rank_state.MEETING:
+            self.report_if_due(at, LEFT)
             return
         elif "RANK" not in os.environ:
             return
         known = process_sampling.counts() if group is not None else ()
         if known != self.counts:
             self.counts = known
-            self.doing.collects(at)
-            self.arrivals.look(at, self.pace(), self.rank == 0)
+            self.activity.note_collective(at)
+            self.timings.read_new(at, self.pace(), self.rank == 0)
         else:
-            sample = self.looking.sample(at, known)
+            sample = self.sampler.sample(at, known)
             self.frames = sample.frames
-            self.doing.take(sample)
-        if group is not None or self.told or self.doing.kind == rank_state.MEETING:
-            self.tell(at, self.doing.kind)
+            self.activity.add_sample(sample)
+        if group is not None or self.reported_kind or self.activity.kind == rank_state.MEETING:
+            self.report_if_due(at, self.activity.kind)
 
-    def is_alone(self) -> bool:
+    def never_met_others(self) -> bool:
         """Whether it was started as the first of several ranks, and has never had a process group:
         of thousands one is enough to say so."""
         size = os.environ.get("WORLD_SIZE", "")
         is_one_of_many = size.isdigit() and int(size) > 1 and self.is_first()
-        return is_one_of_many and self.rank < 0 and process_sampling.had_no_group()
+        return is_one_of_many and self.rank < 0 and process_sampling.never_had_group()
 
     def pace(self) -> float:
         """Seconds between two reports of a rank that goes from collective to collective."""
-        soon = max(FEWEST_SECONDS_BETWEEN, self.size / RANKS_A_SECOND)
+        soon = max(FEWEST_SECONDS_BETWEEN, self.size / RANKS_PER_SECOND)
         return min(self.settings.every, soon)
 
-    def tell(self, at: float, kind: str) -> None:
+    def report_if_due(self, at: float, kind: str) -> None:
         """Send a report if it is time for one."""
-        every = self.pace() if self.arrivals.fresh >= FRESH else self.settings.every
-        if kind in (rank_state.NEW, self.told) and at - self.told_at < every:
+        every = self.pace() if self.timings.new_count >= FRESH else self.settings.every
+        if kind in (rank_state.NEW, self.reported_kind) and at - self.reported_at < every:
             return
-        if kind == LEFT == self.told:
+        if kind == LEFT == self.reported_kind:
             return
-        if self.teller.send({"observation": self.report(at, kind)}):
-            self.told, self.told_at = kind, at
+        if self.client.send({"observation": self.observation(at, kind)}):
+            self.reported_kind, self.reported_at = kind, at
 
-    def report(self, at: float, kind: str) -> Observation:
+    def observation(self, at: float, kind: str) -> Observation:
         """What is told of this rank."""
         if kind == rank_state.COLLECTING:
-            self.frames = self.looking.frames()[0]
+            self.frames = self.sampler.frames()[0]
         is_stuck = kind in rank_state.STUCK
-        line = next((each for each in self.frames if self.looking.is_users(each[0])), None)
-        machine, now, arrived = self.arrivals.report()
+        line = next((each for each in self.frames if self.sampler.is_user_file(each[0])), None)
+        machine, now, arrived = self.timings.report()
         return {
             "attempt": self.settings.attempt,
             "rank": self.rank if self.rank >= 0 else int(os.environ.get("RANK") or 0),
             "size": self.size if self.size >= 0 else int(os.environ.get("WORLD_SIZE") or 0),
             "pid": os.getpid(),
             "kind": kind,
-            "seconds": round(max(at - self.doing.since, 0.0), 1) if self.doing.since else 0.0,
+            "seconds": round(max(at - self.activity.since, 0.0), 1) if self.activity.since else 0.0,
             "every": self.settings.every,
             "line": list(line) if line else [],
             "frames": [list(each) for each in self.frames],
-            "waitsFor": self.looking.waits_for() if is_stuck else "",
+            "waitsFor": self.sampler.waits_for() if is_stuck else "",
             "counts": [list(each) for each in self.counts],
-            "ring": process_sampling.ring() if is_stuck and self.counts else [],
+            "ring": process_sampling.last_collectives() if is_stuck and self.counts else [],
             "machine": machine,
             "now": now,
             "arrivals": arrived,
-            "cadence": self.arrivals.cadence,
+            "cadence": self.timings.cadence,
         }
 
 
-def _events(folders: str) -> Events:
+def _events(folders: str) -> EventFiles:
     """Of these folders; few ranks have any, and all would compile that program."""
-    from trainyard.payloads.observer.tensorboard_events import Events
+    from trainyard.payloads.observer.tensorboard_events import EventFiles
 
-    return Events(folders.split(":"), time.time())
+    return EventFiles(folders.split(":"), time.time())
 
 
-class Keeper:
+class ObserverThread:
     """The observer's thread: there in this process, away while it forks and once it ends."""
 
     def __init__(self, observer: Observer) -> None:
@@ -223,24 +231,24 @@ class Keeper:
         observer = self.observer
         if self.thread is None or self.thread.is_alive():
             return
-        if observer.told:
-            observer.tell(time.monotonic(), LEFT)
-        elif observer.is_alone():
-            observer.tell(time.monotonic(), ALONE)
+        if observer.reported_kind:
+            observer.report_if_due(time.monotonic(), LEFT)
+        elif observer.never_met_others():
+            observer.report_if_due(time.monotonic(), ALONE)
 
 
-def watch(variables: Any = os.environ) -> None:
+def start_observing(variables: Any = os.environ) -> None:
     """Begin to observe this process; called once, by its main thread, which has torch.
 
     Raises KeyError where the pod is not to be observed.
     """
     settings = Settings(variables[VARIABLE])
-    teller = report_client.Teller(settings.url, settings.files)
-    keeper = Keeper(Observer(settings, teller, variables.get(EVENTS, "")))
-    keeper.begin()
-    atexit.register(keeper.leave)
-    end = functools.partial(keeper.end, FORK_SECONDS)
-    os.register_at_fork(before=end, after_in_parent=_after_fork(keeper.begin))
+    client = report_client.ReportClient(settings.url, settings.files)
+    thread = ObserverThread(Observer(settings, client, variables.get(EVENTS, "")))
+    thread.begin()
+    atexit.register(thread.leave)
+    end = functools.partial(thread.end, FORK_SECONDS)
+    os.register_at_fork(before=end, after_in_parent=_after_fork(thread.begin))
 
 
 def _after_fork(begin: Callable[[], None]) -> Callable[[], object]:

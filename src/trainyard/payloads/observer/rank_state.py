@@ -22,7 +22,7 @@ BUSY_CPU = 0.25
 """CPU seconds a second from which a process works."""
 QUIET_CPU = 0.15
 """Below it, frames of a collective or store mean that it waits there."""
-LITTLE_CPU = 0.1
+IDLE_CPU = 0.1
 READ_BYTES, WRITTEN_BYTES = 65536, 4096
 """A second, and in the whole window: more of it means that it works."""
 MANY_VALUES = 2
@@ -107,18 +107,18 @@ def classify(window: list[Sample]) -> str:
     values = len({sample.values for sample in window})
     is_ready = sum(sample.runs for sample in window) > len(window) / 2
     is_starved = is_ready and cpu < QUIET_CPU
-    if not moved and values == 1 and not is_starved and (awaited := _awaited(last, cpu)):
+    if not moved and values == 1 and not is_starved and (awaited := _what_is_awaited(last, cpu)):
         return awaited
     wrote = last.wrote - first.wrote > WRITTEN_BYTES
     has_io = wrote or last.read - first.read > READ_BYTES * seconds
     if cpu > BUSY_CPU or is_ready:
-        if values == 1 and not has_io and not last.children and _repeats(window, cpu):
+        if values == 1 and not has_io and not last.children and _is_loop(window, cpu):
             return LOOPING
         return BUSY
     return BUSY if has_io or values > MANY_VALUES else IDLE
 
 
-def _awaited(last: Sample, cpu: float) -> str:
+def _what_is_awaited(last: Sample, cpu: float) -> str:
     """Whether one that stands still waits for others; "" if it does not."""
     if is_meeting(last.frames):
         return MEETING if cpu < QUIET_CPU else ""
@@ -127,11 +127,11 @@ def _awaited(last: Sample, cpu: float) -> str:
     # A call of the C++ side, as of a handle's wait(), has no frame of torch.
     is_call = last.opcode.startswith(("CALL", "PRECALL"))
     in_futex = not last.wait or last.wait.startswith("futex")
-    is_handle = pending(last.counts) and cpu < LITTLE_CPU and is_call and in_futex
+    is_handle = pending(last.counts) and cpu < IDLE_CPU and is_call and in_futex
     return WAITING if is_handle else ""
 
 
-def _repeats(window: list[Sample], cpu: float) -> bool:
+def _is_loop(window: list[Sample], cpu: float) -> bool:
     """Whether one that works comes to the same few places, where it always finds the same."""
     # One that is always within a call works: what that changes is not to be seen from here.
     jumps = sum(sample.opcode.startswith(_JUMPS) for sample in window)
@@ -145,7 +145,7 @@ def _repeats(window: list[Sample], cpu: float) -> bool:
     )
 
 
-class Doing:
+class Activity:
     """What one process is doing, and since when."""
 
     def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
@@ -155,12 +155,12 @@ class Doing:
         """When it began, by the clock of the samples."""
         self._window: deque[Sample] = deque()
 
-    def collects(self, at: float) -> None:
+    def note_collective(self, at: float) -> None:
         """Collectives have begun or ended since the last sample."""
         self._window.clear()
         self.kind, self.since = COLLECTING, at
 
-    def take(self, sample: Sample) -> None:
+    def add_sample(self, sample: Sample) -> None:
         """One more sample, during which no collective began or ended."""
         window = self._window
         window.append(sample)

@@ -48,7 +48,7 @@ def observe() -> None:
     if WAITING:
         return
     try:
-        program("rank_observer").watch()
+        program("rank_observer").start_observing()
     except Exception:
         return
 

@@ -19,12 +19,12 @@ from typing import Any
 
 PREFIX = "@trainyard-observer-"
 OURS = "trainyard-observer"
-SPY_SECONDS, TRIES = 20.0, 3
+PY_SPY_SECONDS, TRIES = 20.0, 3
 SECONDS = 5.0
 """How long one may take to answer: it looks each second."""
 
 
-def listening() -> list[int]:
+def observed_processes() -> list[int]:
     """The processes in this network namespace that can be asked."""
     # https://man7.org/linux/man-pages/man5/proc_net_unix.5.html: the path comes last.
     lines = Path("/proc/net/unix").read_text(errors="replace").splitlines()
@@ -47,7 +47,7 @@ def rank_of(pid: int) -> int:
     return int(text) if text.isdecimal() else -1
 
 
-def unobserved(observed: list[int]) -> list[int]:
+def unobserved_ranks(observed: list[int]) -> list[int]:
     """The other Python processes of this pod that may be ranks: with a RANK, or, where nobody is
     observed, all. What a rank has started is none."""
     host = os.environ.get("HOSTNAME")
@@ -55,7 +55,7 @@ def unobserved(observed: list[int]) -> list[int]:
     for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
         if pid in observed or pid == os.getpid() or not _is_python(pid):
             continue
-        parent, rank = int((fields_of(pid) or ["", "0"])[1]), rank_of(pid)
+        parent, rank = int((stat_fields(pid) or ["", "0"])[1]), rank_of(pid)
         is_child = rank >= 0 and _is_python(parent) and rank_of(parent) == rank
         if (
             not is_child
@@ -73,7 +73,7 @@ def _is_python(pid: int) -> bool:
         return False
 
 
-def spied(pid: int, spy: str) -> dict[str, object]:
+def dump_by_py_spy(pid: int, spy: str) -> dict[str, object]:
     """What py-spy says of a process, which need not go on for it; or why it says nothing."""
     program = spy if os.access(spy, os.X_OK) else shutil.which("py-spy")
     if program is None:
@@ -83,7 +83,7 @@ def spied(pid: int, spy: str) -> dict[str, object]:
     for _ in range(TRIES):  # what it reads may change meanwhile
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SPY_SECONDS
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PY_SPY_SECONDS
             )
             if done.returncode == 0:
                 return {"threads": _threads(pid, json.loads(done.stdout))}
@@ -105,7 +105,7 @@ def _threads(pid: int, told: list[dict[str, Any]]) -> list[dict[str, object]]:
     ]
 
 
-def is_of(pid: int, pod: str) -> bool:
+def is_in_pod(pid: int, pod: str) -> bool:
     """Whether a process is the pod's: without namespaces there are those of others too."""
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
@@ -114,7 +114,7 @@ def is_of(pid: int, pod: str) -> bool:
     return f"pod={pod}".encode() in environment.split(b"TRAINYARD_OBSERVE=")[-1].split(b"\0")[0]
 
 
-def ask(pid: int) -> str:
+def ask_observer(pid: int) -> str:
     """What its observer says; raises OSError where it says nothing."""
     with socket.socket(socket.AF_UNIX) as end:
         end.settimeout(SECONDS)
@@ -127,7 +127,7 @@ def ask(pid: int) -> str:
             parts.append(part)
 
 
-def fields_of(pid: int) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """What the kernel tells of a process, from its state (R, S, D, T …) on; nothing if it has
     ended."""
     try:
@@ -136,23 +136,25 @@ def fields_of(pid: int) -> list[str]:
         return []
 
 
-def seen(pid: int, spy: str) -> dict[str, object]:
+def describe_silent(pid: int, spy: str) -> dict[str, object]:
     """A process that did not answer for itself."""
-    state = (fields_of(pid) or [""])[0]
-    return dict(spied(pid, spy), state=state, rank=rank_of(pid)) if state else {"state": ""}
+    state = (stat_fields(pid) or [""])[0]
+    return (
+        dict(dump_by_py_spy(pid, spy), state=state, rank=rank_of(pid)) if state else {"state": ""}
+    )
 
 
 def main(pod: str, spy: str = "") -> None:
     """Ask all of them; `spy`: where py-spy may be, beside the PATH."""
-    observed = [pid for pid in listening() if pid != os.getpid() and is_of(pid, pod)]
+    observed = [pid for pid in observed_processes() if pid != os.getpid() and is_in_pod(pid, pod)]
     for pid in observed:
         try:
-            told = json.loads(ask(pid))
+            told = json.loads(ask_observer(pid))
         except (OSError, ValueError):
-            told = seen(pid, spy)
+            told = describe_silent(pid, spy)
         print(json.dumps(dict(told, pid=pid)), flush=True)
-    for pid in unobserved(observed):
-        print(json.dumps(dict(seen(pid, spy), pid=pid, observed=False)), flush=True)
+    for pid in unobserved_ranks(observed):
+        print(json.dumps(dict(describe_silent(pid, spy), pid=pid, observed=False)), flush=True)
 
 
 if __name__ == "__main__":

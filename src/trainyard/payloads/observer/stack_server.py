@@ -22,7 +22,7 @@ MOST_FRAMES = 60
 _OURS = "trainyard-observer"
 
 
-class Answering:
+class StackServer:
     """Listens, and answers when it is told to look."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Answering:
         self._end.listen(4)
         self._end.setblocking(False)
 
-    def look(self, rank: int, doing: str) -> None:
+    def answer_waiting(self, rank: int, doing: str) -> None:
         """Answer who has asked since, if it is the user of this process or root."""
         with contextlib.suppress(OSError):
             peer, _ = self._end.accept()

@@ -29,14 +29,14 @@ _CONTENT, _FLOATS, _DOUBLES = 4, 5, 6
 _FLOAT, _DOUBLE = 4, 8
 
 
-class Events:
+class EventFiles:
     """What the scalars come to that are written below some folders from a time on."""
 
     def __init__(self, folders: list[str], since: float) -> None:
         """`since`: seconds of Unix time, by which the files have their names."""
         self._folders, self._since = folders, int(since)
         self._host = socket.gethostname()
-        self._places: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
         self._steps: dict[str, int] = {}
         self._values: dict[str, float] = {}
         """Of each tag, the one written last at the end."""
@@ -45,15 +45,15 @@ class Events:
         """Whether to read on so long after the last time."""
         return seconds > EVERY_SECONDS
 
-    def look(self) -> bool:
+    def read_new(self) -> bool:
         """Read on; whether there was anything new."""
-        if len(self._places) < MOST_FILES:
-            for path in self._found():
-                self._places.setdefault(path, 0)
-        news = [self._read_on(path) for path in self._places]
+        if len(self._offsets) < MOST_FILES:
+            for path in self._find_files():
+                self._offsets.setdefault(path, 0)
+        news = [self._read_on(path) for path in self._offsets]
         return any(news)
 
-    def told(self) -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """As the channel takes it: the furthest step of all tags, since a tag may count epochs."""
         step = max(self._steps.values(), default=0)
         named = [("current_step", str(step))] if step > 0 else []
@@ -61,7 +61,7 @@ class Events:
         metrics = [{"name": name, "value": value} for name, value in named]
         return {"source": SOURCE, "metrics": metrics}
 
-    def _found(self) -> Iterator[str]:
+    def _find_files(self) -> Iterator[str]:
         waiting = deque((folder, 0) for folder in self._folders)
         left = MOST_ENTRIES
         while waiting:
@@ -72,14 +72,14 @@ class Events:
                         left -= 1
                         if left < 0:
                             return
-                        if self._is_ours(entry.name):
+                        if self._is_own_file(entry.name):
                             yield entry.path
                         elif depth < MOST_FOLDERS_DEEP and entry.is_dir(follow_symlinks=False):
                             waiting.append((entry.path, depth + 1))
             except OSError:
                 continue
 
-    def _is_ours(self, name: str) -> bool:
+    def _is_own_file(self, name: str) -> bool:
         found = _NAME.match(name)
         return bool(found and int(found[1]) >= self._since and self._host in name[found.end() :])
 
@@ -88,27 +88,27 @@ class Events:
         try:
             with open(path, "rb") as file:
                 end = os.fstat(file.fileno()).st_size
-                self._places[path] = _scan(file, self._places[path], end, records)
+                self._offsets[path] = _scan(file, self._offsets[path], end, records)
         except OSError:
             return False
         for record in records:
             try:
-                self._take(record)
+                self._take_record(record)
             except (ValueError, TypeError, LookupError, AttributeError, struct.error):
                 continue  # whatever it is, it is no scalar
         return bool(records)
 
-    def _take(self, record: bytes) -> None:
+    def _take_record(self, record: bytes) -> None:
         known = dict(_fields(record))
         step = known.get(_STEP, 0)
         for number, value in _fields(known.get(_SUMMARY, b"")):
             if number != _VALUE:
                 continue
-            told = dict(_fields(value))
-            scalar = _scalar(told)
+            fields = dict(_fields(value))
+            scalar = _scalar(fields)
             if scalar is None or step >= 1 << 53:
                 continue
-            tag = told[_TAG].decode("utf-8", "replace")[:MOST_NAME]
+            tag = fields[_TAG].decode("utf-8", "replace")[:MOST_NAME]
             self._values.pop(tag, None)
             self._steps[tag], self._values[tag] = step, scalar
             if len(self._values) > MOST_METRICS:
@@ -166,12 +166,12 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-def _scalar(told: dict[int, Any]) -> float | None:
+def _scalar(fields: dict[int, Any]) -> float | None:
     """The value of a summary; None of one that is no scalar."""
-    if _SIMPLE in told:
-        found: float = struct.unpack("<f", told[_SIMPLE])[0]
+    if _SIMPLE in fields:
+        found: float = struct.unpack("<f", fields[_SIMPLE])[0]
         return found
-    tensor = dict(_fields(told.get(_TENSOR, b"")))
+    tensor = dict(_fields(fields.get(_TENSOR, b"")))
     text = tensor.get(_CONTENT) or tensor.get(_FLOATS) or tensor.get(_DOUBLES) or b""
     if tensor.get(1) not in (1, 2):  # DT_FLOAT, DT_DOUBLE
         return None

@@ -144,11 +144,15 @@ def test_ranks_over_ssh_find_ours_before_the_path_of_the_image(disabled: bool) -
     pairs = [f"{name}={value}".encode() for name, value in env(made).items()]
     pairs.append(b"PYTHONPATH=/image/lib")
     sessions = sshd_setup.session_environment(pairs, spec["customEnv"], disabled)
-    found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(sessions, Path("/run"), 5))
+    found = dict(
+        e.split(b"=", 1) for e in sshd_setup.training_environment(sessions, Path("/run"), 5)
+    )
     assert found[b"PYTHONPATH"] == pod_contract.with_observer_first("/image/lib").encode()
     assert sshd_setup.OBSERVED.decode() == torchrun_program.OBSERVE == pod_contract.OBSERVE
     assert sshd_setup.OBSERVER.decode() == torchrun_program.OBSERVER_PATH
     assert pod_contract.OBSERVER_PATH == torchrun_program.OBSERVER_PATH
     without = [pair for pair in pairs if not pair.startswith(sshd_setup.OBSERVED)]
-    found = dict(e.split(b"=", 1) for e in sshd_setup.for_training(without, Path("/run"), 5))
+    found = dict(
+        e.split(b"=", 1) for e in sshd_setup.training_environment(without, Path("/run"), 5)
+    )
     assert found[b"PYTHONPATH"] == b"/image/lib"

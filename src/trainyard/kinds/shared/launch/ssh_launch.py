@@ -37,13 +37,13 @@ from trainyard.kinds.shared.workload import (
 )
 from trainyard.kinds.shared.workload_factory import ReplicaStart, Spec, WorkloadFactory
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
-from trainyard.payloads.launch.hostfile import address, blocks
+from trainyard.payloads.launch.hostfile import address, host_blocks
 from trainyard.payloads.payload_messages import (
     Elastic,
     LaunchDescription,
     LaunchLine,
     MasterPort,
-    Places,
+    ReplicaAddresses,
 )
 from trainyard.payloads.shipping import SSH_LAUNCH, TORCHRUN, programs, torchrun_program
 from trainyard.schema.dataclass import dataclass
@@ -125,7 +125,7 @@ class SshPod:
     """The container that runs sshd and the launch."""
     port: int
     hosts: Sequence[str]
-    places: Places
+    places: ReplicaAddresses
     sshd: str = SSHD_PATH
     auth_path: str = AUTH_PATH
     launch: LaunchLine | None = None
@@ -194,7 +194,7 @@ class SshWorkloadFactory(WorkloadFactory[Spec]):
         return [ReplicaKey(WORKER, index) for index in range(count)]
 
     @cached_property
-    def places(self) -> Places:
+    def places(self) -> ReplicaAddresses:
         """Where those are, and, of an elastic job, those that may come."""
         if not self.settings.plain_processes:
             return {"domain": self.domain}
@@ -216,7 +216,7 @@ class SshWorkloadFactory(WorkloadFactory[Spec]):
         )
 
     def beside(self) -> tuple[Dependent, ...]:
-        config = blocks(self.places)
+        config = host_blocks(self.places)
         config += CLIENT_CONFIG.format(port=self.settings.ssh_port, run=RUN_PATH)
         return dependents(self.identity, self.hostfile, config)
 
