@@ -67,7 +67,7 @@ def _entry(served: Served, namespace: str, name: str, raw: bytes) -> Entry | str
         return f"it is not JSON: {failure}"
     if not isinstance(obj, dict):
         return "it is not a JSON object"
-    found = served.decoded(obj)
+    found = served.decode(obj)
     problems = [*found.malformed, *filter(_is_essential, found.errors)]
     if not found.malformed:
         problems += _place_problems(obj, namespace, name)

@@ -9,7 +9,7 @@ import uuid
 from trainyard.embedded.api_errors import StatusCause, bad_request, conflict
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.cluster_objects import Deletion
-from trainyard.embedded.resources.metadata_rules import generated
+from trainyard.embedded.resources.metadata_rules import generated_name
 from trainyard.embedded.resources.resource import Served
 from trainyard.embedded.storage.committer import Key
 from trainyard.embedded.storage.journal import Object
@@ -38,7 +38,7 @@ def complete(served: Served, obj: Object) -> Key:
             text = "Required value: name or generateName is required"
             raise served.refused(obj, StatusCause("metadata.name", text, "FieldValueRequired"))
         suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
-        name = metadata["name"] = generated(prefix, suffix)
+        name = metadata["name"] = generated_name(prefix, suffix)
     version = metadata.get("resourceVersion") or ""
     if version.isdecimal() and version.strip("0"):  # Kubernetes ignores what is no version
         raise bad_request("resourceVersion should not be set on objects to be created")

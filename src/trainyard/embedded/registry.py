@@ -142,7 +142,7 @@ class Registry:
                 table[key] = Entry(event.old, encoded(event.old), known)
         return [table[key] for key in sorted(table) if namespace is None or key[0] == namespace]
 
-    def show(self, resource: str, objects: Iterable[Object]) -> None:
+    def add_builtin_objects(self, resource: str, objects: Iterable[Object]) -> None:
         """Add objects that are part of the program; they are neither stored nor watched.
 
         For read-only resources only.
@@ -179,13 +179,13 @@ class Registry:
     async def ensure_system_objects(self) -> None:
         """Create the objects that every cluster has, replacing corrupt ones."""
         for row in self.resources:
-            for obj in () if row.is_read_only else row.initial():
+            for obj in () if row.is_read_only else row.initial_objects():
                 await self.remove_corrupt(row.name, "", obj["metadata"]["name"])
         missing = [
             (row.name, obj)
             for row in self.resources
             if not row.is_read_only
-            for obj in row.initial()
+            for obj in row.initial_objects()
             if (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
             not in self._table(row.name)
         ]

@@ -149,7 +149,7 @@ class Router:
                 request
             )  # nothing is done whose answer the client would not take
         if target.served.is_read_only and not self._registry.entries(target.storage):
-            self._registry.show(target.storage, target.served.initial())
+            self._registry.add_builtin_objects(target.storage, target.served.initial_objects())
         if target.subresource == "status" and not target.served.status:
             raise no_such_path()
         if target.subresource not in ("", "status"):

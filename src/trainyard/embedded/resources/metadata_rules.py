@@ -57,7 +57,7 @@ def _masked(prefix: str) -> str:
     return f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
 
 
-def generated(prefix: str, suffix: str) -> str:
+def generated_name(prefix: str, suffix: str) -> str:
     """The name made from a generateName; "" without one."""
     return prefix[:_MAX_PREFIX] + suffix if prefix else ""
 

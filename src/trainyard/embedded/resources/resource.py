@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 Present = Callable[[], Iterable[Object]]
 """The objects of a resource, with those that are being written."""
-Listed = Callable[[str], Iterable[Object]]
+ListObjects = Callable[[str], Iterable[Object]]
 """The objects of any resource, by its name."""
 Messages = Mapping[str, str]
 """Protobuf messages by name: number, JSON name and type of each field. Types: str, int, bool,
@@ -51,7 +51,7 @@ class Subresource:
     verbs: tuple[str, ...]
     api: tuple[str, str] | None = None
     """Group and version of `kind`; None: those of the resource."""
-    listed: bool = True
+    is_discoverable: bool = True
     """Discovery lists it."""
 
 
@@ -121,27 +121,29 @@ class Served:
         """Its objects are part of the program and cannot be written."""
         return self.verbs == READ_VERBS
 
-    def described(self) -> Iterable[tuple[str, Subresource]]:
+    def discoverable_subresources(self) -> Iterable[tuple[str, Subresource]]:
         """The subresources that discovery lists."""
         if self.status:
             yield "status", Subresource(self.kind, WRITE_STATUS)
-        yield from ((name, each) for name, each in self.subresources.items() if each.listed)
+        yield from (
+            (name, each) for name, each in self.subresources.items() if each.is_discoverable
+        )
 
     # Writing.
 
-    def decoded(self, obj: Object) -> Decoded:
+    def decode(self, obj: Object) -> Decoded:
         """Decode an object (taken over) by its schema."""
         from trainyard.embedded.resources.decoding import decode
 
         return decode(obj, self.definition)
 
-    def pruned(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
+    def prune(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
         """Remove the fields that a CustomResourceDefinition does not know; returns both."""
         return obj, ()
 
     def validate(self, obj: Object, old: Object | None) -> Validation:
         """Validate an object (taken over) that is new, or replaces `old`."""
-        found = self.decoded(obj)
+        found = self.decode(obj)
         errors = [*found.errors]
         if not found.malformed and all(each.message != REQUIRED for each in errors):
             errors += self.rules(found.obj, old)
@@ -164,7 +166,7 @@ class Served:
         """Whether the name is valid."""
         return is_dns_subdomain(name)
 
-    def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
+    def check_references(self, obj: Object, old: Object | None, list_objects: ListObjects) -> None:
         """Refuse an object that references another one that has to exist and does not."""
 
     def prepare_create(self, obj: Object, present: Present) -> None:
@@ -207,7 +209,7 @@ class Served:
 
     # Reading.
 
-    def initial(self) -> Sequence[Object]:
+    def initial_objects(self) -> Sequence[Object]:
         """The objects that every cluster has; those of a read-only resource are not stored."""
         return ()
 
@@ -231,12 +233,12 @@ class Served:
 
         return {**openapi(kubernetes_schemas.definitions("served")[self.definition]), **described}
 
-    def shown(self, obj: Object) -> Object:
+    def to_view(self, obj: Object) -> Object:
         """A stored object as this view shows it; only for a resource with `view_of`."""
         return obj
 
-    def stored(self, obj: Object) -> Object:
-        """The inverse of `shown`."""
+    def from_view(self, obj: Object) -> Object:
+        """The inverse of `to_view`."""
         return obj
 
     def to_scale(self, obj: Object) -> Object:

@@ -12,7 +12,8 @@ from trainyard.embedded.api_errors import bad_request, kind_without_effect, no_s
 from trainyard.embedded.apiserver.auth.authorization import AccessRequest, Authorizer
 from trainyard.embedded.apiserver.auth.request_identity import Identity, TokenHolder
 from trainyard.embedded.apiserver.http.http_messages import Request, Response
-from trainyard.embedded.apiserver.requests.response_encoding import body_object, json_response
+from trainyard.embedded.apiserver.requests.request_body import body_object
+from trainyard.embedded.apiserver.requests.response_encoding import json_response
 from trainyard.embedded.resources.resource import ALL_VERBS, READ_VERBS, Object, Served
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import Resource

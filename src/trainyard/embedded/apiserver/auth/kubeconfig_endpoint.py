@@ -6,7 +6,8 @@ from pathlib import Path
 
 from trainyard.embedded.api_errors import bad_request, forbidden, method_not_allowed
 from trainyard.embedded.apiserver.http.http_messages import Request, Response
-from trainyard.embedded.apiserver.requests.response_encoding import json_response, parse_json
+from trainyard.embedded.apiserver.requests.request_body import parse_json
+from trainyard.embedded.apiserver.requests.response_encoding import json_response
 from trainyard.embedded.tls_files import make_kubeconfig
 from trainyard.embedded.user_tokens import UserTokens
 from trainyard.machine.users import User, uid_of

@@ -62,7 +62,7 @@ def _resource_entries(row: Served) -> Iterable[Object]:
         "kind": row.kind,
         **_common(row),
     }
-    for name, sub in row.described():
+    for name, sub in row.discoverable_subresources():
         below: Object = {
             "name": f"{row.resource.plural}/{name}",
             "singularName": "",
@@ -120,7 +120,7 @@ def _aggregated_resource(row: Served) -> Object:
             "responseKind": _response_kind(sub.api or row.resource[:2], sub.kind),
             "verbs": sub.verbs,
         }
-        for name, sub in row.described()
+        for name, sub in row.discoverable_subresources()
     ]
     if subresources:
         entry["subresources"] = subresources

@@ -161,7 +161,7 @@ def _described(path: str, resources: Resources) -> Object:
             name = _component_name(row)
             components[name] = {**row.schema(), "x-kubernetes-group-version-kind": [_identity(row)]}
             components[name + _LIST] = _list_of(row)
-            for _, below in row.described():
+            for _, below in row.discoverable_subresources():
                 components |= {} if below.kind in components else _reached(below.kind)
             paths |= _paths_of(row)
     head = {"openapi": "3.0.0", "info": _INFO}
@@ -182,7 +182,7 @@ def _paths_of(row: Served) -> Object:
     of_one = {"get": "get", "put": "update", "patch": "patch", "delete": "delete"}
     named = {"parameters": [*places, _in_path("name")], **_operations(row, of_one)}
     paths[f"{root}/{plural}/{{name}}"] = named
-    for name, below in row.described():
+    for name, below in row.discoverable_subresources():
         operations = _operations_below(row, name, below)
         paths[f"{root}/{plural}/{{name}}/{name}"] = {
             "parameters": named["parameters"],

@@ -149,7 +149,7 @@ class Apply:
             mine = self._entry(wanted)
         self.entries = entries | {self._me: mine} if wanted else entries
         if self.manager == _KUBECTL:
-            last_applied.keep(merged, self.wanted)
+            last_applied.update_annotation(merged, self.wanted)
         return merged
 
     def record(self, new: Object, _: Object | None) -> None:
@@ -185,7 +185,7 @@ class Apply:
         ]
         if conflicts and self.manager == _KUBECTL:
             # kubectl may change what its client-side apply has set.
-            own = last_applied.fields(live, custom=self.served.custom)
+            own = last_applied.applied_fields(live, custom=self.served.custom)
             conflicts = [each for each in conflicts if not field_sets.has(own, each[1])]
         if conflicts:
             raise apply_conflict(

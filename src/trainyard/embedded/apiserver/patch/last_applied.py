@@ -18,7 +18,7 @@ from trainyard.embedded.resources.resource import Object
 _ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def fields(live: Object, *, custom: bool) -> Fields:
+def applied_fields(live: Object, *, custom: bool) -> Fields:
     """The fields that were applied and still have that value."""
     text = (live["metadata"].get("annotations") or {}).get(_ANNOTATION, "")
     try:
@@ -33,7 +33,7 @@ def fields(live: Object, *, custom: bool) -> Fields:
     return field_sets.minus(field_sets.minus(applied, changed), removed)
 
 
-def keep(merged: Object, wanted: Object) -> None:
+def update_annotation(merged: Object, wanted: Object) -> None:
     """Write the configuration that was applied now into the annotation, if there is one."""
     metadata = merged["metadata"]
     annotations = metadata.get("annotations") or {}

@@ -11,6 +11,7 @@ from trainyard.embedded.apiserver.http.http_messages import Request, Response
 from trainyard.embedded.apiserver.requests import (
     delete_options,
     object_admission,
+    request_body,
     response_encoding,
     write_options,
 )
@@ -46,12 +47,12 @@ async def evict(registry: Registry, request: Request, target: Target) -> Respons
 
 def _wanted(request: Request, target: Target) -> Deletion:
     """How the pod is to be deleted; raises BadRequest."""
-    body, _ = response_encoding.body_object(request)
+    body, _ = request_body.body_object(request)
     kind, version = body.get("kind") or _KIND, body.get("apiVersion") or _VERSIONS[0]
     if kind != _KIND or version not in _VERSIONS:
         told = shortened(f"{version} {kind}")
         raise bad_request(f"{told} in the body is not an {_KIND} of {' or '.join(_VERSIONS)}")
-    eviction = object_admission.checked({**body, "kind": kind, "apiVersion": _VERSIONS[0]}, _KIND)
+    eviction = object_admission.decode_as({**body, "kind": kind, "apiVersion": _VERSIONS[0]}, _KIND)
     about = eviction.get("metadata") or {}
     if about.get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
@@ -59,4 +60,4 @@ def _wanted(request: Request, target: Target) -> Deletion:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    return delete_options.read(eviction.get("deleteOptions") or {}, {})
+    return delete_options.parse_options(eviction.get("deleteOptions") or {}, {})

@@ -13,7 +13,7 @@ from trainyard.embedded.api_errors import StatusCause, bad_request, invalid
 from trainyard.embedded.apiserver.http.http_messages import Answer, Request, Stream, Upgrade
 from trainyard.embedded.apiserver.pod_access import pod_eviction
 from trainyard.embedded.apiserver.pod_access.bidirectional import until_one_ends
-from trainyard.embedded.apiserver.requests import object_admission, response_encoding
+from trainyard.embedded.apiserver.requests import object_admission, request_body, response_encoding
 from trainyard.embedded.apiserver.requests.request_limits import (
     positive_number,
     shortened,
@@ -97,7 +97,7 @@ class PodSubresources:
 
     async def bind(self, request: Request, target: Target) -> Answer:
         """Assign a pod to a node (POST binding)."""
-        binding = object_admission.checked(response_encoding.body_object(request)[0], "Binding")
+        binding = object_admission.decode_as(request_body.body_object(request)[0], "Binding")
         wanted = binding.get("target") or {}
         node = wanted.get("name")
         if not node or wanted.get("kind", "Node") not in ("", "Node"):

@@ -17,7 +17,7 @@ _MOST_DIGITS = 18
 _KIND = "DeleteOptions"
 
 
-def read(options: Any, query: Mapping[str, str]) -> Deletion:
+def parse_options(options: Any, query: Mapping[str, str]) -> Deletion:
     """The options of a request; the body takes precedence over the query.
 
     `dryRun` of the query has been checked before.
@@ -26,7 +26,7 @@ def read(options: Any, query: Mapping[str, str]) -> Deletion:
         raise bad_request("the options of a deletion are not an object")
     if (kind := options.get("kind")) not in (None, "", _KIND):
         raise bad_request(f"a {shortened(str(kind))} in place of {_KIND}")
-    options = object_admission.checked(options, _KIND)
+    options = object_admission.decode_as(options, _KIND)
     write_options.refuse_if_any(_KIND, _causes(options, query))
     orphans = options.get("orphanDependents") or _orphans_dependents(query)
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy")

@@ -39,13 +39,15 @@ class FieldValidation:
     """A patch, and not a server-side apply."""
 
     @classmethod
-    def of(cls, request: Request, found: Sequence[str]) -> FieldValidation:
+    def from_request(cls, request: Request, found: Sequence[str]) -> FieldValidation:
         """From the query `fieldValidation`; Warn is the default, as in Kubernetes since 1.25."""
         mode = request.query.get("fieldValidation") or "Warn"
         is_patch = request.method == "PATCH" and request.media_type != APPLY_PATCH
         return cls(mode, found, is_patch)
 
-    def settle(self, served: Served, obj: Object, unknown: Sequence[Problem]) -> list[str]:
+    def check_unknown_fields(
+        self, served: Served, obj: Object, unknown: Sequence[Problem]
+    ) -> list[str]:
         """Refuse the request, or return the warnings about unknown and duplicate fields."""
         notes = [*self.found, *(f"unknown field {_quoted(problem)}" for problem in unknown)]
         if notes and self.mode == "Strict":
@@ -58,48 +60,48 @@ class FieldValidation:
         return notes if self.mode == "Warn" else []
 
 
-def create(
+def admit_new(
     served: Served, obj: Object, validation: FieldValidation, old: Object | None = None
 ) -> tuple[Object, list[str]]:
     """The object as it will be stored, and warnings; raises Invalid with every problem."""
     verdict = served.validate(obj, old)
     if verdict.malformed:
         raise malformed(served.resource, obj, verdict.malformed, is_patch=validation.is_patch)
-    notes = validation.settle(served, obj, verdict.unknown)
-    _refuse(served, obj, [*metadata_problems(served, obj), *verdict.errors])
+    notes = validation.check_unknown_fields(served, obj, verdict.unknown)
+    _raise_if_any(served, obj, [*metadata_problems(served, obj), *verdict.errors])
     return verdict.obj, [*notes, *verdict.warnings]
 
 
-def update(
+def admit_update(
     served: Served, obj: Object, old: Object, validation: FieldValidation, status_only: bool
 ) -> tuple[Object, list[str]]:
-    """As `create`, for a new version of `old`.
+    """As `admit_new`, for a new version of `old`.
 
     An object that was stored although it is invalid can still get a status or lose a finalizer.
     """
     if not status_only and spec_differs(obj, old):
-        return create(served, obj, validation, old)
+        return admit_new(served, obj, validation, old)
     # Of what else a client sends along with a status nothing is kept.
-    found = served.decoded({k: obj[k] for k in _WITH_STATUS if k in obj} if status_only else obj)
+    found = served.decode({k: obj[k] for k in _WITH_STATUS if k in obj} if status_only else obj)
     if found.malformed:
         raise malformed(served.resource, obj, found.malformed, is_patch=validation.is_patch)
     problems = metadata_problems(served, obj)
     if status_only:
         problems += [problem for problem in found.errors if problem.path[0] == "status"]
         problems += served.status_rules(found.obj)
-    _refuse(served, obj, problems)
-    return found.obj, validation.settle(served, obj, found.unknown)
+    _raise_if_any(served, obj, problems)
+    return found.obj, validation.check_unknown_fields(served, obj, found.unknown)
 
 
-def applied(served: Served, obj: Object) -> Object:
+def check_applied(served: Served, obj: Object) -> Object:
     """Check a configuration for server-side apply, which need not be complete; raises BadRequest.
 
     An unknown field is refused in every mode of field validation, since nobody could own it.
     """
-    found = served.decoded(served.stored(obj))
+    found = served.decode(served.from_view(obj))
     if found.malformed:
         raise malformed(served.resource, obj, found.malformed)
-    pruned, unknown = served.pruned(found.obj)
+    pruned, unknown = served.prune(found.obj)
     wrong = [f".{each.where}: field not declared in schema" for each in (*found.unknown, *unknown)]
     if served.custom:
         wrong += [f".{each.detail}" for each in found.errors if each.message != REQUIRED]
@@ -111,7 +113,7 @@ def applied(served: Served, obj: Object) -> Object:
     return {**pruned, "metadata": obj["metadata"]} if served.custom else obj
 
 
-def checked(value: object, definition: str, *, is_patch: bool = False) -> Object:
+def decode_as(value: object, definition: str, *, is_patch: bool = False) -> Object:
     """Decode the body of a subresource by one of the official definitions.
 
     Raises BadRequest, or Invalid where the value is the result of a patch.
@@ -135,7 +137,7 @@ def _quoted(problem: Problem) -> str:
     return f'"{problem.where}"{hint}'
 
 
-def _refuse(served: Served, obj: Object, problems: Sequence[Problem]) -> None:
+def _raise_if_any(served: Served, obj: Object, problems: Sequence[Problem]) -> None:
     if problems:
         metadata = obj["metadata"] if isinstance(obj.get("metadata"), dict) else {}
         name = metadata.get("name") or metadata.get("generateName") or ""

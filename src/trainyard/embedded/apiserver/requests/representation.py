@@ -32,7 +32,7 @@ class Representation(NamedTuple):
     include: str = "Metadata"
     """How much of each object the rows of a Table carry: None, Metadata or Object."""
 
-    def shown(self, served: Served, obj: Object, *, header: bool = True) -> Object:
+    def render(self, served: Served, obj: Object, *, header: bool = True) -> Object:
         """One object; `header`: a Table includes its column definitions."""
         if self.kind == _TABLE:
             metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}

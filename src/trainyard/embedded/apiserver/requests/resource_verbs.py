@@ -17,6 +17,7 @@ from trainyard.embedded.apiserver.requests import (
     list_selectors,
     object_admission,
     object_identity,
+    request_body,
     response_encoding,
     write_options,
 )
@@ -50,7 +51,7 @@ class Verbs:
     def get(self, request: Request, target: Target) -> Response:
         """Get one object."""
         obj = self.registry.get(*target.place)
-        return response_encoding.object_response(request, target.served, target.served.shown(obj))
+        return response_encoding.object_response(request, target.served, target.served.to_view(obj))
 
     def collection(self, request: Request, target: Target) -> Response:
         """List objects, by selectors and in pages where asked."""
@@ -66,7 +67,7 @@ class Verbs:
         metadata: Object = {"resourceVersion": str(revision)}
         entries = response_encoding.page(request, entries, metadata)
         if target.served.view_of:
-            shown = [target.served.shown(entry.object) for entry in entries]
+            shown = [target.served.to_view(entry.object) for entry in entries]
             entries = [Entry(obj, orjson.dumps(obj), 0) for obj in shown]
         return response_encoding.list_response(request, target.served, entries, metadata)
 
@@ -122,13 +123,13 @@ class Verbs:
                 patch_formats.APPLY_PATCH,
             ]
             raise unsupported_media_type(content_type, supported)
-        patch = response_encoding.parse_json(request.body)
-        notes = response_encoding.duplicate_keys(request.body, patch)
+        patch = request_body.parse_json(request.body)
+        notes = request_body.duplicate_keys(request.body, patch)
         if merge is patch_formats.json_patch:
             notes = [
                 f"json patch {note}" for note in (*patch_formats.unknown_fields(patch), *notes)
             ]
-        validation = FieldValidation.of(request, notes)
+        validation = FieldValidation.from_request(request, notes)
 
         def change(copy: Object) -> Object:
             try:
@@ -149,7 +150,7 @@ class Verbs:
         held = marked and not is_released(target.served, obj)
         if held or target.served.returns_deleted:
             return response_encoding.object_response(
-                request, target.served, target.served.shown(obj)
+                request, target.served, target.served.to_view(obj)
             )
         return response_encoding.success_status(target.served, obj)
 
@@ -181,7 +182,7 @@ class Verbs:
             )
         is_patch = request.method == "PATCH"
         write_options.check_write(request, "PatchOptions" if is_patch else "UpdateOptions")
-        body = response_encoding.parse_json(request.body)
+        body = request_body.parse_json(request.body)
         content_type = request.media_type
         merge = _MERGE.get(content_type) if is_patch else object_identity.scale_replacer(target)
         if merge is None or merge is patch_formats.strategic_merge_patch:
@@ -191,12 +192,16 @@ class Verbs:
 
         def change(copy: Object) -> Object:
             wanted = merge(served.to_scale(copy), body)
-            scale = object_admission.checked(wanted, "Scale", is_patch=is_patch)
+            scale = object_admission.decode_as(wanted, "Scale", is_patch=is_patch)
             return served.from_scale(copy, scale)
 
         plain = Target(served, target.namespace, target.name, "")
         obj, warnings = await self._change(
-            request, plain, change, FieldValidation.of(request, []), _record(request, target)
+            request,
+            plain,
+            change,
+            FieldValidation.from_request(request, []),
+            _record(request, target),
         )
         return response_encoding.json_response(200, served.to_scale(obj), warnings)
 
@@ -209,8 +214,8 @@ class Verbs:
 
     async def finalize(self, request: Request, target: Target) -> Response:
         """Write the finalizers of a namespace."""
-        body, _ = response_encoding.body_object(request, target.served)
-        spec = object_admission.checked(body, "Namespace").get("spec") or {}
+        body, _ = request_body.body_object(request, target.served)
+        spec = object_admission.decode_as(body, "Namespace").get("spec") or {}
 
         def change(copy: Object) -> Object:
             copy["spec"] = {"finalizers": spec.get("finalizers") or []}
@@ -240,7 +245,7 @@ class Verbs:
         status: int = 200,
     ) -> Response:
         """The answer to a write: the object that was stored, or would be without dry run."""
-        shown = target.served.shown(obj)
+        shown = target.served.to_view(obj)
         stored = self.registry.json_of(target.storage, obj) if shown is obj else None
         return response_encoding.object_response(
             request, target.served, shown, status=status, warnings=warnings, stored=stored
@@ -264,7 +269,9 @@ class Verbs:
             known = old["metadata"].get("managedFields")
             if known is not None and new["metadata"].get("managedFields") == known:
                 del new["metadata"]["managedFields"]  # long, and nothing to be judged
-            obj, notes = object_admission.update(target.served, new, old, validation, status_only)
+            obj, notes = object_admission.admit_update(
+                target.served, new, old, validation, status_only
+            )
             if not status_only:
                 target.served.check_references(obj, old, self.registry.list)
                 if spec_differs(obj, old):
@@ -291,7 +298,7 @@ class Verbs:
                 "PatchOptions", [StatusCause("fieldManager", text, "FieldValueRequired")]
             )
         write_options.check_write(request, "PatchOptions", applies=True)
-        wanted, notes = response_encoding.parse_yaml(request.body)
+        wanted, notes = request_body.parse_yaml(request.body)
         if not isinstance(wanted, dict):
             raise bad_request("the body of the request is not an object")
         if not wanted.get("apiVersion") or not wanted.get("kind"):
@@ -300,11 +307,11 @@ class Verbs:
         object_identity.place(target, wanted)
         if wanted["metadata"].get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
-        wanted = object_admission.applied(target.served, wanted)
+        wanted = object_admission.check_applied(target.served, wanted)
         applied = field_managers.Apply(
             wanted, manager, target.served, request.flag("force"), target.subresource
         )
-        validation = FieldValidation.of(request, notes)
+        validation = FieldValidation.from_request(request, notes)
         try:
             self.registry.peek(*target.place)
         except NotFound:
@@ -324,7 +331,7 @@ class Verbs:
         self, request: Request, target: Target, obj: Object, validation: FieldValidation
     ) -> tuple[Object, list[str]]:
         """The new object as it is to be stored, and warnings."""
-        obj, warnings = object_admission.create(target.served, obj, validation)
+        obj, warnings = object_admission.admit_new(target.served, obj, validation)
         target.served.check_references(obj, None, self.registry.list)
         self._check_tenant(target, obj)
         if target.served.name == NAMESPACES.full_name:
@@ -349,7 +356,7 @@ class Verbs:
         if predicate is None or not target.served.view_of:
             return predicate
         inner = predicate
-        return lambda obj: inner(target.served.shown(obj))
+        return lambda obj: inner(target.served.to_view(obj))
 
     def _entries(self, target: Target, name: str | None) -> Sequence[Entry]:
         if name is None or (target.served.resource.namespaced and target.namespace is None):
@@ -361,10 +368,10 @@ class Verbs:
 
 
 def _body(request: Request, target: Target) -> tuple[Object, FieldValidation]:
-    obj, notes = response_encoding.body_object(request, target.served)
+    obj, notes = request_body.body_object(request, target.served)
     object_identity.check_kind(target, obj)
     object_identity.place(target, obj)
-    return target.served.stored(obj), FieldValidation.of(request, notes)
+    return target.served.from_view(obj), FieldValidation.from_request(request, notes)
 
 
 def _record(request: Request, target: Target) -> Record | None:
@@ -379,6 +386,6 @@ def _record(request: Request, target: Target) -> Record | None:
 
 def _deletion(request: Request) -> Deletion:
     write_options.refuse_if_any("DeleteOptions", write_options.dry_run_causes(request.queries))
-    return delete_options.read(
-        response_encoding.body_object(request)[0] if request.body else {}, request.query
+    return delete_options.parse_options(
+        request_body.body_object(request)[0] if request.body else {}, request.query
     )

@@ -38,7 +38,7 @@ class Watch:
         self._target = target
         self._predicate = predicate
         self._request = request
-        self._shape = negotiate_representation(request)
+        self._representation = negotiate_representation(request)
         self._header = True
 
     def response(self) -> Stream:
@@ -122,7 +122,7 @@ class Watch:
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial:
             metadata["annotations"] = {_INITIAL_END: "true"}
-        return _line(b"BOOKMARK", orjson.dumps(self._shape.bookmark(served, metadata)))
+        return _line(b"BOOKMARK", orjson.dumps(self._representation.bookmark(served, metadata)))
 
     def _encode_one(self, event: Event) -> bytes:
         obj = event.object
@@ -135,11 +135,11 @@ class Watch:
             if not type_:
                 return b""
         served = self._target.served
-        if self._shape.kind:
-            shown = self._shape.shown(served, served.shown(obj), header=self._header)
+        if self._representation.kind:
+            shown = self._representation.render(served, served.to_view(obj), header=self._header)
             self._header = False
             return _line(type_.encode(), orjson.dumps(shown))
-        raw = orjson.dumps(served.shown(obj)) if served.view_of else event.raw
+        raw = orjson.dumps(served.to_view(obj)) if served.view_of else event.raw
         return _line(type_.encode(), raw)
 
 

@@ -19,7 +19,7 @@ _AWAY_SECONDS = 300
 _EVICTS = "NoExecute"
 
 
-def created(spec: Object) -> None:
+def complete_new(spec: Object) -> None:
     """Complete the spec of a new pod."""
     account = spec.get("serviceAccountName") or _ACCOUNT
     spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -29,7 +29,7 @@ def created(spec: Object) -> None:
     _tolerate_absence(spec)
 
 
-def replaced(spec: Object, old: Object) -> None:
+def complete_replaced(spec: Object, old: Object) -> None:
     """Complete the spec that replaces ``old``, which keeps its service account."""
     for field in _PRIORITY.keys() & old.keys():
         spec.setdefault(field, old[field])

@@ -19,7 +19,7 @@ from trainyard.embedded.resources.printer_columns import AGE, NAME, Cell, Column
 from trainyard.embedded.resources.queue_names import named_queue, unknown_queue
 from trainyard.embedded.resources.resource import (
     WRITE_STATUS,
-    Listed,
+    ListObjects,
     Object,
     Served,
     Subresource,
@@ -49,7 +49,7 @@ class _Custom(Served):
         """
         from trainyard.schema import structural_schema
 
-        found = super().decoded(obj)
+        found = super().decode(obj)
         if found.malformed:
             return Validation(obj, found.malformed)
         found.obj.pop("status", None)  # it is written on its own: here the old one stays
@@ -60,29 +60,29 @@ class _Custom(Served):
         kept = {"status": old["status"]} if old is not None and "status" in old else {}
         return Validation({**admitted.obj, **kept}, (), admitted.errors, unknown, warnings)
 
-    def pruned(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
+    def prune(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
         from trainyard.schema import structural_schema
 
         pruned = structural_schema.prune(obj, self.schema())
         return pruned.obj, pruned.unknown
 
-    def decoded(self, obj: Object) -> Decoded:
+    def decode(self, obj: Object) -> Decoded:
         """As of any resource; a status must also agree with the definition's schema."""
         from trainyard.schema import structural_schema
 
-        found, schema = super().decoded(obj), self.schema()["properties"].get("status")
+        found, schema = super().decode(obj), self.schema()["properties"].get("status")
         if found.malformed or schema is None or "status" not in obj:
             return found
         return replace(found, errors=structural_schema.check(obj["status"], schema, ("status",)))
 
-    def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
+    def check_references(self, obj: Object, old: Object | None, list_objects: ListObjects) -> None:
         """Refuse an unknown queue once any queue was made by hand."""
         path = self.custom_kind.queue_path
         if self.queues is None or not path:
             return
         if old is not None and named_queue(old, path) == named_queue(obj, path):
             return
-        present = listed(self.queues.queues.full_name)
+        present = list_objects(self.queues.queues.full_name)
         if cause := unknown_queue(obj, path, present, self.queues.default_queue):
             raise self.refused(obj, cause)
 

@@ -18,7 +18,7 @@ from trainyard.schema.dataclass import dataclass
 class _Definitions(Served):
     extension: Extension = field(kw_only=True)
 
-    def initial(self) -> Sequence[Object]:
+    def initial_objects(self) -> Sequence[Object]:
         """The definitions as if they had been created and accepted now."""
         now = now_text()
         return [_established(kind.load_definition(), now) for kind in self.extension.load_kinds()]

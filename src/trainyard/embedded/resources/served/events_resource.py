@@ -42,10 +42,10 @@ class _NewEvents(Served):
         open_ = {"x-kubernetes-preserve-unknown-fields": True}
         return {"type": "object", "description": described, **open_}
 
-    def shown(self, obj: Object) -> Object:
+    def to_view(self, obj: Object) -> Object:
         return _move(obj, dict(_MOVED), self.resource.api_version)
 
-    def stored(self, obj: Object) -> Object:
+    def from_view(self, obj: Object) -> Object:
         return _move(obj, {new: old for old, new in _MOVED}, EVENTS.api_version)
 
 

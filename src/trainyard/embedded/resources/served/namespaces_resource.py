@@ -24,7 +24,7 @@ class _Namespaces(Served):
     def is_name(self, name: str) -> bool:
         return is_plain_label(name)
 
-    def initial(self) -> Sequence[Object]:
+    def initial_objects(self) -> Sequence[Object]:
         return [{"metadata": {"name": name}} for name in SYSTEM]
 
     def prepare_create(self, obj: Object, present: Present) -> None:
@@ -54,7 +54,7 @@ SERVED = _Namespaces(
     verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     short_names=("ns",),
     status=True,
-    subresources={"finalize": Subresource("Namespace", ("update",), listed=False)},
+    subresources={"finalize": Subresource("Namespace", ("update",), is_discoverable=False)},
     printer_columns=(NAME, Column("Status", at("status.phase", "")), AGE),
     selectable=frozenset({"status.phase"}),
     messages={

@@ -53,7 +53,7 @@ class _Pods(Served):
     def _judge_all_but_spec(self, obj: Object) -> Validation:
         """What is wrong with a new pod whose spec is known to be valid."""
         spec = obj.pop("spec")
-        found = self.decoded(obj)
+        found = self.decode(obj)
         found.obj["spec"] = spec
         errors = [*found.errors]
         if not found.malformed:
@@ -82,14 +82,14 @@ class _Pods(Served):
             obj["status"]["conditions"] = [{**condition, "message": text}]
 
     def allocate(self, obj: Object, present: Present) -> None:
-        pod_admission.created(obj["spec"])
+        pod_admission.complete_new(obj["spec"])
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         """Only images, deadline and tolerations may change; a node is chosen once."""
         before, after = old.get("spec") or {}, new.get("spec") or {}
         if after.get("containers"):
             pod_defaults.complete(after)
-            pod_admission.replaced(after, before)
+            pod_admission.complete_replaced(after, before)
         changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         if not before.get("nodeName"):
             changed.discard("nodeName")
