@@ -207,7 +207,7 @@ async def staged(
 @pytest.fixture(autouse=True)
 def _asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute for each of a hundred rights would take too long."""
-    for name in ("EVERY_SECONDS", "AGAIN_SECONDS"):
+    for name in ("INTERVAL_SECONDS", "RECHECK_SECONDS"):
         monkeypatch.setattr(missing_permissions, name, 0.3)
 
 

@@ -1,4 +1,4 @@
-"""The one controller of an embedded cluster: no election, no endpoints."""
+"""Runs the only controller of an embedded cluster, without leader election and endpoints."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ async def run(
     ready: asyncio.Event | None = None,
     channel: tuple[ReportChannel, socket.socket] | None = None,
 ) -> None:
-    """Look after all jobs until cancelled; `ready` is set once the cluster has been read.
+    """Reconcile all jobs until cancelled; `ready` is set once the caches are filled.
 
-    `channel`: where pods report, and the socket on which it listens.
+    `channel`: the report channel, and the socket on which it listens.
     """
-    host = RuntimeContext(now, channel=channel[0] if channel else None)
-    controller = Controller(client, settings or OperatorSettings(), host)
+    context = RuntimeContext(now, channel=channel[0] if channel else None)
+    controller = Controller(client, settings or OperatorSettings(), context)
     async with asyncio.TaskGroup() as group:
         group.create_task(controller.run(ready))
         if channel is not None:

@@ -1,4 +1,4 @@
-"""Which gang scheduler a cluster has, as far as what it serves tells (decision 174)."""
+"""Detects the gang scheduler of a cluster by the resources that it serves (decision 174)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from trainyard.kube.transport import Request
 
 log = logging.getLogger(__name__)
 
-_SIGNS = (
+_MARKER_RESOURCES = (
     (GangBackend.KUEUE, (WORKLOADS,)),
     (GangBackend.VOLCANO, (VOLCANO_POD_GROUPS,)),
     (GangBackend.SCHEDULER_PLUGINS, (PLUGINS_POD_GROUPS,)),
     (GangBackend.KUBERNETES, NATIVE_POD_GROUPS),
 )
-"""The first that is served counts: who grants quota must not be passed by."""
+"""The first that is served counts: a scheduler that grants quota must not be bypassed."""
 
 
 async def detect_gang_scheduler(client: Client, settings: Settings) -> Settings:
-    """The settings with the scheduler to hand jobs to, and the version of its PodGroups.
+    """The settings with the gang scheduler to use, and the version of its PodGroups.
 
-    Raises `KubeError` when the server cannot be asked.
+    Raises `KubeError` when the server does not answer.
     """
     wanted = settings.gang_backend
     if wanted not in (GangBackend.AUTO, GangBackend.KUBERNETES):
@@ -54,9 +54,9 @@ async def detect_gang_scheduler(client: Client, settings: Settings) -> Settings:
 
 
 async def served_gang_schedulers(client: Client) -> AsyncIterator[tuple[GangBackend, Resource]]:
-    """The schedulers that there are, in the order in which they are preferred, each with the
-    resource that tells, in the newest version that is known here."""
-    for backend, resources in _SIGNS:
+    """The gang schedulers of the cluster in order of preference, each with the resource by which it
+    was recognized, in the newest version that we know."""
+    for backend, resources in _MARKER_RESOURCES:
         for resource in resources:
             if await _serves(client, resource):
                 yield backend, resource

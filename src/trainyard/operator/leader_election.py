@@ -1,4 +1,4 @@
-"""Leader election by a Lease: of several operators, one works.
+"""Leader election by a Lease: one of several operators works.
 
 The protocol is that of client-go (k8s.io/client-go/tools/leaderelection), so that `kubectl get
 leases` reads as usual: a holder renews `renewTime`, and another takes over once it has not seen
@@ -27,11 +27,11 @@ from trainyard.schema.times import render_micro
 
 log = logging.getLogger(__name__)
 
-_LOOKS = 4
-"""Of a standby, for each attempt of the holder to renew."""
+_CHECKS_PER_RENEWAL = 4
+"""How often a standby reads the Lease in the time between two renewals."""
 _LEAST_PAUSE_SECONDS = 0.01
-_TIMES_LAST = 4
-"""What an answer may take of what the last one took: it takes two requests to take a Lease."""
+_TIMEOUT_FACTOR = 4
+"""A timeout is so many times the last answer's time: taking a Lease takes two requests."""
 
 
 class LeaderElection:
@@ -55,10 +55,10 @@ class LeaderElection:
         self._seen_seconds = settings.duration
         self._renewed_at = 0.0
         self._lease: dict[str, Any] | None = None
-        """As it was when it was written here last."""
+        """The Lease as this process wrote it last."""
         self.is_leader = False
         self.problem = ""
-        """Why the Lease could not be asked for the last time, if it could not."""
+        """Why the last attempt failed; "" if it did not."""
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the Lease, then run `work()` until it is lost or cancelled; then again."""
@@ -72,33 +72,33 @@ class LeaderElection:
     async def _acquire(self) -> None:
         self._lease = None
         loop, settings = asyncio.get_running_loop(), self._settings
-        # A request that is lost without a word must not outlast the Lease of a holder that died,
-        # and one of a slow server must be waited for.
-        patience = settings.renew_deadline
+        # A lost request must not outlast the Lease of a holder that died, but a slow server must
+        # get the time that it needs.
+        timeout = settings.renew_deadline
         while True:
             began_at = loop.time()
             try:
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(timeout):
                     if await self._try():
                         break
-                wanted = patience if self.problem else _TIMES_LAST * (loop.time() - began_at)
+                wanted = timeout if self.problem else _TIMEOUT_FACTOR * (loop.time() - began_at)
             except TimeoutError:
-                wanted = 2 * patience
-            patience = min(max(wanted, settings.retry_period / 2), settings.renew_deadline)
+                wanted = 2 * timeout
+            timeout = min(max(wanted, settings.retry_period / 2), settings.renew_deadline)
             await asyncio.sleep(self._pause())
         self.is_leader = True
         log.info("%s leads", self.identity)
 
     def _pause(self) -> float:
-        """How long to leave the Lease of another alone: it is seen soon after each renewal, since
-        its time counts from there, and asked for at once when that is over."""
+        """Seconds until the next attempt: another holder's renewals are noticed soon, since its
+        time counts from there, and the Lease is tried for as soon as it expires."""
         pause = self._settings.retry_period
         if not self._is_held_by_another():
             return pause
         left = self._seen_at + self._seen_seconds - asyncio.get_running_loop().time()
-        if self.problem:  # a server in trouble is asked less often, but not later than need be
-            return min(pause, max(left, pause / _LOOKS))
-        return min(pause / _LOOKS, max(left, _LEAST_PAUSE_SECONDS))
+        if self.problem:  # a failing server is asked less often, but not later than necessary
+            return min(pause, max(left, pause / _CHECKS_PER_RENEWAL))
+        return min(pause / _CHECKS_PER_RENEWAL, max(left, _LEAST_PAUSE_SECONDS))
 
     async def _lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = asyncio.create_task(work())
@@ -115,9 +115,9 @@ class LeaderElection:
         """Until the work ends or the Lease is lost."""
         loop, settings, tried_at = asyncio.get_running_loop(), self._settings, 0.0
         while not task.done():
-            # A renewal counts from when it was asked for. So where answers take long, the next one
-            # is asked for at once; and each has half of the time, as the one before it may have
-            # taken the other half, and one that is lost without a word is asked for once more.
+            # A renewal counts from when it was requested. So with slow answers the next is
+            # requested at once, and each has half of the deadline, so that a lost one can be
+            # repeated.
             due = max(self._renewed_at, tried_at) + settings.retry_period - loop.time()
             await asyncio.wait([task], timeout=max(0.0, due))
             tried_at = loop.time()
@@ -151,7 +151,7 @@ class LeaderElection:
         if self._lease is not None:
             try:
                 await self._write(self._lease)
-            except (Conflict, NotFound):  # whose it is now has to be read
+            except (Conflict, NotFound):  # somebody else has written it
                 self._lease = None
             else:
                 return True
@@ -161,7 +161,7 @@ class LeaderElection:
             lease = None
         spec = (lease or {}).get("spec") or {}
         if lease is not None:
-            self._note(spec)
+            self._observe(spec)
             holder = spec.get("holderIdentity") or ""
             if holder not in ("", self.identity) and not self._is_expired(spec):
                 return False
@@ -169,7 +169,7 @@ class LeaderElection:
         return True
 
     async def _write(self, lease: dict[str, Any] | None) -> None:
-        """Make it ours, as of when that is asked for."""
+        """Create or update the Lease with this process as holder, as of now."""
         settings, asked_at = self._settings, asyncio.get_running_loop().time()
         mine = self._spec((lease or {}).get("spec") or {})
         if lease is None:
@@ -178,12 +178,12 @@ class LeaderElection:
             body["apiVersion"] = LEASES.api_version
             self._lease = await self._client.create(LEASES, body, settings.namespace)
         else:
-            # The resourceVersion that was read makes sure that only one of several takes it.
+            # The resourceVersion makes sure that only one of several operators succeeds.
             self._lease = await self._client.replace(LEASES, {**lease, "spec": mine})
-        self._note(mine)
+        self._observe(mine)
         self._renewed_at = asked_at
 
-    def _note(self, spec: dict[str, Any]) -> None:
+    def _observe(self, spec: dict[str, Any]) -> None:
         seen = (spec.get("holderIdentity") or "", spec.get("renewTime"), spec.get("acquireTime"))
         if seen != self._seen:
             self._seen = seen
@@ -206,7 +206,7 @@ class LeaderElection:
         }
 
     async def _release(self) -> None:
-        """Let go, so that a successor need not wait."""
+        """Give the Lease up, so that a successor need not wait."""
         if not self._seen or self._seen[0] != self.identity:
             return
         settings = self._settings

@@ -1,6 +1,6 @@
-"""What an operator logs, as text or as JSON: each line about a job has the job's key.
+"""Logging of an operator, as text or JSON: each line about a job has the job's key.
 
-A pass says once which job it is about, and whatever is logged in it carries that along.
+A reconcile sets the key once, and every line that is logged during it has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _job: ContextVar[JobKey | None] = ContextVar("job", default=None)
 
 @contextlib.contextmanager
 def job_log_context(key: JobKey) -> Iterator[None]:
-    """What is logged inside is about this job, tasks that are started inside included."""
+    """Lines logged inside are about this job, also in tasks that are started inside."""
     token = _job.set(key)
     try:
         yield
@@ -31,16 +31,15 @@ def job_log_context(key: JobKey) -> Iterator[None]:
 
 
 def configure_logging(stream: TextIO, level: str = "info", form: Format = "text") -> None:
-    """Log there from now on, from this level up: debug, info, warning or error."""
+    """Log to `stream` from this level up: debug, info, warning or error."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
-    handler.addFilter(_is_told)
+    handler.addFilter(_is_no_http_noise)
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
 
 
-def _is_told(record: logging.LogRecord) -> bool:
-    """Not what aiohttp says of bytes that are no HTTP: who sends them has the answer 400, and could
-    fill the log with tracebacks."""
+def _is_no_http_noise(record: logging.LogRecord) -> bool:
+    """Drop aiohttp's tracebacks about malformed HTTP: clients could fill the log with them."""
     if not record.exc_info:
         return True
     from aiohttp.http_exceptions import HttpProcessingError
@@ -63,17 +62,17 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         key = _key(record)
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": _time(record, "microseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if key is not None:
-            told["job"] = {"kind": key.kind, "namespace": key.namespace, "name": key.name}
+            line["job"] = {"kind": key.kind, "namespace": key.namespace, "name": key.name}
         if record.exc_info:
-            told["exception"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str)  # ASCII, whatever halves of characters were read
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)  # ASCII, since texts may contain lone surrogates
 
 
 def _key(record: logging.LogRecord) -> JobKey | None:

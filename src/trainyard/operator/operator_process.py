@@ -1,4 +1,4 @@
-"""An operator process on a cluster: the controller, under leader election, with endpoints."""
+"""An operator process on a cluster: a controller under leader election, with its endpoints."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _RETRY_SECONDS = 2.0
 
 
 class OperatorProcess:
-    """One operator process."""
+    """Wires the parts of one operator process together and runs them."""
 
     def __init__(
         self,
@@ -61,21 +61,23 @@ class OperatorProcess:
         now: Clock = wall_clock,
         lease_client: Client | None = None,
     ) -> None:
-        """`lease_client`: one with connections of its own, so that the Lease waits for nothing."""
+        """`lease_client` has connections of its own, so that renewals wait for no other request."""
         self._settings = settings or ServiceSettings()
         self._now = now
         self._controller: Controller | None = None
         self._prepared = asyncio.Event()
         self._election: LeaderElection | None = None
         self._metrics = OperatorMetrics(
-            self._at_work,
+            self._working_controller,
             self._problems,
             now,
             has_job_series=self._settings.has_job_series,
         )
         self._client = client.measured(self._metrics.requested)
         self._lease_client = (lease_client or client).measured(self._metrics.requested)
-        self._rights = PermissionMonitor(self._client, self._rights_needed(self._settings.operator))
+        self._permissions = PermissionMonitor(
+            self._client, self._required_rules(self._settings.operator)
+        )
         self._reconcile_log: ReconcileLog | None = None
         self._channel: ReportChannel | None = None
         plain = None if self._settings.metrics_secure else self._metrics
@@ -85,11 +87,11 @@ class OperatorProcess:
 
     @property
     def port(self) -> int:
-        """Of the endpoints, once they are served."""
+        """The port of the endpoints, once they are served."""
         return self._endpoints.port
 
     async def run(self) -> None:
-        """Serve the endpoints and look after jobs, whenever it is this process's turn."""
+        """Serve the endpoints, and reconcile jobs whenever this process leads."""
         async with AsyncExitStack() as stack:
             if self._settings.record is not None:
                 file = stack.enter_context(closing(RecordFile(self._settings.record)))
@@ -97,7 +99,7 @@ class OperatorProcess:
             await stack.enter_async_context(self._endpoints.serving())
             if self._settings.metrics_secure:
                 await stack.enter_async_context(self._secure_metrics().serving())
-            asking = asyncio.create_task(self._rights.run())
+            asking = asyncio.create_task(self._permissions.run())
             try:
                 await self._work()
             finally:
@@ -126,7 +128,7 @@ class OperatorProcess:
             if lease is None:
                 await self._lead(controller)
                 return
-            # One that has read the cluster is the better leader, if there is one.
+            # A process that has filled its caches is the better leader: give it precedence.
             with suppress(TimeoutError):
                 async with asyncio.timeout(lease.duration):
                     await controller.synced.wait()
@@ -148,7 +150,7 @@ class OperatorProcess:
         return LeaderEndpoint(self._client, *service, channel.endpoint, channel.port)
 
     async def _open_channel(self) -> ReportChannel | None:
-        """What pods will trust; None where they do not report."""
+        """The channel with its CA; None where pods do not report."""
         address = self._settings.operator.lifecycle.channel_address
         if not address:
             return None
@@ -173,8 +175,8 @@ class OperatorProcess:
                     return None
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    def _rights_needed(self, operator: OperatorSettings) -> Mapping[str, Sequence[Rule]]:
-        """By namespace."""
+    def _required_rules(self, operator: OperatorSettings) -> Mapping[str, Sequence[Rule]]:
+        """The rules that the operator needs, by namespace."""
         lease = self._settings.lease
         home = lease.namespace if lease else self._client.namespace
         wanted = {place: rules_for(operator) for place in operator.namespaces or (home,)}
@@ -187,9 +189,9 @@ class OperatorProcess:
     async def _prepare(self) -> Controller:
         operator = self._settings.operator
         if operator.open_templates:
-            operator = replace(operator, open_templates=await self._refuses_unknown_fields())
-        operator = replace(operator, lifecycle=await self._with_scheduler(operator.lifecycle))
-        self._rights.require(self._rights_needed(operator))
+            operator = replace(operator, open_templates=await self._server_refuses_unknown_fields())
+        operator = replace(operator, lifecycle=await self._detect_scheduler(operator.lifecycle))
+        self._permissions.require(self._required_rules(operator))
         preload_kinds()
         self._channel = await self._open_channel()
         if self._channel is None:
@@ -208,12 +210,12 @@ class OperatorProcess:
         )
 
     async def until_synced(self) -> None:
-        """Wait until the cluster has been read."""
+        """Wait until the caches are filled."""
         await self._prepared.wait()
         if self._controller is not None:
             await self._controller.synced.wait()
 
-    async def _with_scheduler(self, lifecycle: Settings) -> Settings:
+    async def _detect_scheduler(self, lifecycle: Settings) -> Settings:
         while True:
             try:
                 return await detect_gang_scheduler(self._client, lifecycle)
@@ -221,9 +223,9 @@ class OperatorProcess:
                 log.warning("%s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _refuses_unknown_fields(self) -> bool:
-        """Whether the server keeps to fieldValidation=Strict; an older one drops what it does not
-        know, and a replica would run without what the user asked for (decision 1)."""
+    async def _server_refuses_unknown_fields(self) -> bool:
+        """Whether the server implements fieldValidation=Strict. An older one drops unknown fields,
+        and a replica would run without what the user asked for (decision 1)."""
         while True:
             try:
                 return await self._client.server_version() >= _STRICT_SINCE
@@ -235,8 +237,8 @@ class OperatorProcess:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _problems(self) -> list[str]:
-        """What is out of reach that the work needs."""
-        problems = [*self._rights.missing]
+        """What the operator needs and cannot reach."""
+        problems = [*self._permissions.missing]
         if self._election is not None and self._election.problem:
             problems.append(self._election.problem)
         if self._controller is not None:
@@ -244,14 +246,14 @@ class OperatorProcess:
         return problems
 
     def _readiness(self) -> tuple[bool, str]:
-        """Ready on standby too: a Deployment must not wait for a second leader."""
+        """A standby is ready too: a Deployment must not wait for a second leader."""
         if problems := self._problems():
             return False, "\n".join(problems)
         if self._controller is not None and not self._controller.synced.is_set():
             return False, "the first lists are still under way"
-        return True, "standby" if self._at_work() is None else "leading"
+        return True, "standby" if self._working_controller() is None else "leading"
 
-    def _at_work(self) -> Controller | None:
-        """The controller, unless it stands by."""
+    def _working_controller(self) -> Controller | None:
+        """The controller if it leads, else None."""
         controller = self._controller
         return controller if controller is not None and controller.is_working else None

@@ -1,4 +1,4 @@
-"""What a controller is given by the process that it runs in."""
+"""What a controller gets from the process that it runs in: clock, randomness, log, channel."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def wall_clock() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeContext:
-    """A clock, and who is told of what."""
+    """The dependencies of a controller on its process; tests replace them."""
 
     now: Clock = wall_clock
     rng: random.Random = field(default_factory=random.Random)
-    """Spreads reconnects; may be seeded."""
+    """Spreads reconnects; tests seed it."""
     instrumentation: Instrumentation = field(default_factory=Instrumentation)
-    """Told of what is done, while it is done."""
+    """Its hooks are called for what the controller does."""
     flushes_events: bool = True
-    """Send the last events when cancelled, which one that has lost its lease must not do."""
+    """Send waiting events when cancelled. A controller that lost its Lease must not do so."""
     reconcile_log: ReconcileLog | None = None
     channel: ReportChannel | None = None
-    """Where pods report; its jobs' Secrets hold what it trusts."""
+    """Where pods report; jobs' Secrets contain its CA and their tokens."""

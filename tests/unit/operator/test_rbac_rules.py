@@ -14,7 +14,7 @@ from trainyard.kube.client import Client
 from trainyard.kube.transport import Request, Response
 from trainyard.operator.config.operator_settings import OperatorSettings
 from trainyard.operator.install.missing_permissions import (
-    EVERY_SECONDS,
+    INTERVAL_SECONDS,
     PermissionMonitor,
     missing_permissions_of,
 )
@@ -104,7 +104,7 @@ def test_what_is_wanted_later_is_asked_for_at_once() -> None:
         client = Client(Denying([pods]))  # type: ignore[arg-type]
         rights = PermissionMonitor(client, {"team": [pods]})
         task = asyncio.create_task(rights.run())
-        await asyncio.sleep(EVERY_SECONDS / 2)
+        await asyncio.sleep(INTERVAL_SECONDS / 2)
         assert rights.missing == ()
         # Twice the same, which is told once.
         rights.require({"team": [pods, groups, groups]})

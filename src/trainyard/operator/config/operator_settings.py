@@ -1,4 +1,4 @@
-"""What an operator process may tune; what a job decides is in its spec."""
+"""The settings of an operator process, as the code uses them; jobs have theirs in their spec."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from trainyard.schema.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """Durations are in seconds."""
+    """How jobs are reconciled; durations are in seconds. Records contain these fields by name."""
 
     lifecycle: Settings = field(default_factory=Settings)
     namespaces: tuple[str, ...] = ()
-    """Look after the jobs of these namespaces only; none: of all."""
+    """Reconcile jobs of these namespaces only; empty: of all."""
     namespace_selector: str = ""
-    """Of all namespaces only those with such labels."""
+    """A label selector: only of namespaces that match."""
     job_selector: str = ""
-    """Look after jobs and viewers with such labels only."""
+    """A label selector: only jobs and viewers that match."""
     kinds: tuple[str, ...] = ()
-    """Look after jobs of these kinds only; none: of all."""
+    """Reconcile jobs of these kinds only; empty: of all."""
     has_channel: bool = True
-    """Pods report, where there is an address for it."""
+    """Pods report, where there is an address to report to."""
     serves_tensorboards: bool = True
     """False: another controller runs the TensorBoards that jobs create."""
     open_templates: bool = True
     """Pod fields that our schema does not know are left to the server, which may be newer and
     refuses what it does not know itself; False: they make a job invalid."""
     workers: int = 24
-    """Jobs that may be worked on at once."""
+    """Jobs that are reconciled at once."""
     parallel_writes: int = 32
     """Writes of one job that may be under way at once."""
     pass_timeout: float = 300.0
     rest_min: float = 0.003
-    """The least time between two passes of a job, so that one pass takes in a burst of changes."""
+    """The minimum rest of a job between two reconciles, so that one takes in a burst of changes."""
     rest_factor: float = 3.0
-    """A pass that took long is followed by a rest this many times as long."""
+    """A reconcile is followed by a rest this many times as long, up to `rest_max`."""
     rest_max: float = 2.0
     retry_min: float = 0.1
     retry_max: float = 60.0
@@ -67,7 +67,7 @@ class LeaseSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """Where the reports of pods are listened for."""
+    """Where the report channel listens."""
 
     port: int = 7443
     endpoint: str = ""
@@ -76,23 +76,23 @@ class ChannelSettings:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """All that an operator process is told: what it does, and how it presents itself."""
+    """All settings of an operator process."""
 
     operator: OperatorSettings = field(default_factory=OperatorSettings)
     lease: LeaseSettings | None = field(default_factory=LeaseSettings)
-    """None: no election; this process is the only one."""
+    """None: no leader election; this process is the only one."""
     api: Limits = field(default_factory=Limits)
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     host: str = "0.0.0.0"
     port: int = 8080
     """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
     metrics_secure: bool = False
-    """`/metrics` is on a port of its own, over TLS, and for whom the API server allows it."""
+    """`/metrics` is served on its own port, over TLS, to users whom the API server allows it."""
     metrics_port: int = 8443
     metrics_certificates: str = ""
-    """A folder with `tls.crt` and `tls.key`; none: made by the process for itself."""
+    """A folder with `tls.crt` and `tls.key`; empty: the process issues its own."""
     record: Path | None = None
-    """A file that says what every pass saw, decided and did."""
+    """The file for the reconcile log (`reconcile_log.py`)."""
     log_level: str = "info"
     log_format: Literal["text", "json"] = "text"
     has_job_series: bool = False
@@ -100,7 +100,7 @@ class ServiceSettings:
 
 
 def cluster_domain_of(resolver_configuration: str) -> str:
-    """The domain that a pod's resolv.conf names; `cluster.local` where it names none.
+    """The cluster domain in a pod's resolv.conf; `cluster.local` where there is none.
 
     A pod's search list is `<namespace>.svc.<domain> svc.<domain> <domain> …`.
     https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/

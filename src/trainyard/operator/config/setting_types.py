@@ -1,6 +1,8 @@
-"""One setting of the operator, and what values it may have: by flag, variable or file.
+"""A setting of the operator, and the types of its value.
 
-What comes from a flag or a variable is a text; a file has YAML's types.
+A type parses both texts, from flags and environment variables, and YAML values, from files. It says
+what is allowed in its own words, because an error must name the setting, where its value came from
+and the default; pydantic-settings validates merged values, and knows none of that (decision 178).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _SELECTOR = re.compile(rf"{_REQUIREMENT}(,{_REQUIREMENT})*\Z")
 
 
 class SettingType(Protocol):
-    """What a setting may be."""
+    """The type of a setting's value."""
 
     @property
     def what(self) -> str:
@@ -34,26 +36,28 @@ class SettingType(Protocol):
 
     @property
     def metavar(self) -> str:
-        """Of the flag's value."""
+        """The placeholder for the flag's value in `--help`."""
 
     def parse_text(self, text: str) -> Any:
-        """The value of a flag or a variable; ValueError if it is none."""
+        """Parse the text of a flag or variable; raises ValueError."""
 
     def parse_yaml(self, given: Any) -> Any:
-        """The value in a file; ValueError if it is none."""
+        """Check a value from a file; raises ValueError or TypeError."""
 
     def to_yaml(self, value: Any) -> Any:
-        """The value as a file has it."""
+        """The value as it is written in a file."""
 
     def schema(self) -> dict[str, Any]:
-        """What a file may have, as a JSON schema."""
+        """The JSON schema of the value in a file, for the chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. `place` is where it goes, as the path of attributes in `ServiceSettings`; one
-    that stands for more than one attribute has none. An unset `default` depends on what else is
-    set, as `unset` tells."""
+    """One setting.
+
+    `place` is the attribute path in `ServiceSettings`, "" for a setting that affects several
+    attributes. Where the default depends on other settings, `default_source` says how.
+    """
 
     name: str
     values: SettingType
@@ -62,11 +66,11 @@ class Setting:
     default: Any = None
     default_source: str = ""
     flag_override: str = ""
-    """The flag, where it is not made from the name."""
+    """The flag, where it does not follow from the name."""
 
     @property
     def flag(self) -> str:
-        """As it is written on the command line."""
+        """The command line flag."""
         return self.flag_override or "--" + _snake(self.name).replace("_", "-")
 
     @property
@@ -76,7 +80,7 @@ class Setting:
 
     @property
     def default_description(self) -> str:
-        """For help and pages: `2222`, or what an unset one is taken from; "" if there is none."""
+        """The default for help and pages, such as `2222`; "" if there is none."""
         if self.default_source:
             return self.default_source
         to_yaml = self.values.to_yaml(self.default)
@@ -120,7 +124,7 @@ class IntegerSetting:
 
 @dataclass(frozen=True)
 class BooleanSetting:
-    """Yes or no."""
+    """true or false."""
 
     what: str = "true or false"
     metavar: str = ""
@@ -142,7 +146,7 @@ class BooleanSetting:
 
 @dataclass(frozen=True)
 class ChoiceSetting:
-    """One of some words, which `make` turns into values."""
+    """One of several words, which `make` turns into values."""
 
     words: tuple[str, ...]
     make: Callable[[str], Any] = str
@@ -213,7 +217,7 @@ class DurationSetting:
 
 @dataclass(frozen=True)
 class TextSetting:
-    """A text, of which `fits` says whether it will do."""
+    """A text that the predicate `fits` accepts."""
 
     what: str
     metavar: str
@@ -238,7 +242,7 @@ class TextSetting:
 
 @dataclass(frozen=True)
 class ListSetting:
-    """A list; as a text separated by commas."""
+    """A list of values; in a text, separated by commas."""
 
     each: SettingType
 

@@ -1,5 +1,6 @@
-"""The settings in force: read from flags, environment, file and defaults, in this order, and
-judged as a whole before anything starts (decision 178).
+"""Loads the settings from flags, environment, file and defaults, in this order of precedence.
+
+They are validated as a whole, and all problems are reported, before anything starts (decision 178).
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ _ORDERED = (
     # https://pkg.go.dev/k8s.io/client-go/tools/leaderelection#JitterFactor
     ("leaseRenewDeadline", "leaseRetryPeriod", 1.2, True, ", or no second attempt fits"),
 )
-"""What must be more, or not less, than so many times something else."""
+"""Pairs of durations: the first must be at least, or more than, a multiple of the second."""
 
 
 class InvalidSettings(TrainyardError):
-    """Settings that cannot be used; `problems` holds every reason."""
+    """The settings are invalid; `problems` has one text for each reason."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = tuple(problems)
@@ -55,7 +56,7 @@ class InvalidSettings(TrainyardError):
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A setting's value and where it came from."""
+    """A setting's value, and where it came from: flag, variable, file or default."""
 
     value: Any
     source: str
@@ -63,23 +64,23 @@ class SourcedValue:
 
 @dataclass(frozen=True, slots=True)
 class PodEnvironment:
-    """What defaults are taken from."""
+    """What some defaults are taken from."""
 
     namespace: str | None = None
-    """Of the pod that this process runs in."""
+    """The namespace of the pod that this process runs in."""
     resolver: str = ""
-    """The text of its resolv.conf."""
+    """The content of its resolv.conf."""
 
 
 @dataclass
 class EffectiveSettings:
-    """Every setting's value by its name. Raises InvalidSettings for what cannot be used."""
+    """The values of all settings, by name. Raises InvalidSettings."""
 
     flags: Mapping[str, str]
-    """By setting; what was given only."""
+    """Flags that were given, by setting."""
     environment: Mapping[str, str]
     file: Path | str | None = None
-    """Its path, or what it says."""
+    """The path of the settings file, or its content."""
     around: PodEnvironment = field(default_factory=PodEnvironment)
 
     def __post_init__(self) -> None:
@@ -93,21 +94,21 @@ class EffectiveSettings:
             or SourcedValue(setting.default, DEFAULT)
             for name, setting in SETTINGS.items()
         }
-        self._problems += self._contradictions()
+        self._problems += self._find_contradictions()
         if self._problems:
             raise InvalidSettings(self._problems)
-        self._derive()
+        self._resolve_defaults()
 
     def __getitem__(self, name: str) -> Any:
         return self._given[name].value
 
     @property
     def settings(self) -> ServiceSettings:
-        """For the service."""
+        """The settings as the operator process uses them."""
         made = ServiceSettings()
         for name, setting in SETTINGS.items():
             if setting.place:
-                made = _with(made, setting.place.split("."), self[name])
+                made = _replace_nested(made, setting.place.split("."), self[name])
         if made.record is not None:
             made = replace(made, record=Path(made.record))
         if not (self["channel"] and self["channelAddress"]):
@@ -118,7 +119,7 @@ class EffectiveSettings:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What is not a default, as a file has it."""
+        """The values that are not defaults, as a file has them."""
         return {
             name: SETTINGS[name].values.to_yaml(given.value)
             for name, given in self._given.items()
@@ -126,7 +127,7 @@ class EffectiveSettings:
         }
 
     def text(self) -> str:
-        """As a file that says the same, with where each value came from."""
+        """A settings file with these values, and a comment at each where it came from."""
         lines = ["# The settings in force, and where each came from; --config takes this file."]
         for heading, settings in GROUPS.items():
             lines.append(f"\n# {heading}")
@@ -164,7 +165,7 @@ class EffectiveSettings:
     def _from_file(self) -> dict[str, SourcedValue]:
         source = f"file {self.file}" if isinstance(self.file, Path) else "its file"
         found: dict[str, SourcedValue] = {}
-        for name, value in _mapping(self.file or "", source).items():
+        for name, value in _load_file(self.file or "", source).items():
             setting = SETTINGS.get(str(name))
             if setting is None:
                 self._unknown(source, str(name), list(SETTINGS))
@@ -188,7 +189,7 @@ class EffectiveSettings:
                 else ""
             )
             self._problems.append(
-                f"setting {setting.name}, from {source}: {_shown(value)} is not "
+                f"setting {setting.name}, from {source}: {_format(value)} is not "
                 f"{setting.values.what}{known}"
             )
             return None
@@ -198,28 +199,30 @@ class EffectiveSettings:
         hint = f"; did you mean {meant}?" if meant else "; --print-config lists all"
         self._problems.append(f"{source}: there is no setting {name}{hint}")
 
-    def _contradictions(self) -> Iterator[str]:
+    def _find_contradictions(self) -> Iterator[str]:
         if self["namespaces"] and self["namespaceSelector"]:
-            first, second = self._told("namespaces"), self._told("namespaceSelector")
+            first, second = self._describe("namespaces"), self._describe("namespaceSelector")
             yield f"{first} and {second} exclude each other: unset one"
         if self["sshPort"] == self["masterPort"]:
-            first, second = self._told("sshPort"), self._told("masterPort")
+            first, second = self._describe("sshPort"), self._describe("masterPort")
             yield f"{first} and {second} are one port of the same pod: change one"
         if self["metricsSecure"] and 0 != self["port"] == self["metricsPort"]:
-            yield f"{self._told('port')} and {self._told('metricsPort')} are one port: change one"
+            first, second = self._describe("port"), self._describe("metricsPort")
+            yield f"{first} and {second} are one port: change one"
         for more, less, factor, is_strict, why in _ORDERED:
             least = factor * self[less]
             if self[more] < least or (is_strict and self[more] == least):
                 times = "" if factor == 1 else f"{factor:g} times "
                 than = "more than" if is_strict else "at least"
-                yield f"{self._told(more)} must be {than} {times}{self._told(less)}{why}: raise it"
+                first, second = self._describe(more), self._describe(less)
+                yield f"{first} must be {than} {times}{second}{why}: raise it"
 
-    def _told(self, name: str) -> str:
+    def _describe(self, name: str) -> str:
         plain = SETTINGS[name].values.to_yaml(self[name])
         return f"setting {name} ({plain}, from {self._given[name].source})"
 
-    def _derive(self) -> None:
-        """Defaults that depend on other settings, and on where the process runs."""
+    def _resolve_defaults(self) -> None:
+        """Fill in defaults that depend on other settings or on the pod."""
         if self._given["clusterDomain"].source == DEFAULT:
             domain = cluster_domain_of(self.around.resolver)
             self._given["clusterDomain"] = SourcedValue(domain, f"{DEFAULT}, from resolv.conf")
@@ -241,13 +244,13 @@ class EffectiveSettings:
         return LeaseSettings().namespace, "outside a cluster"
 
     def _scope(self) -> str:
-        """Operators that look after different jobs must not share a Lease, wherever it is kept."""
+        """A suffix for the Lease: operators with different scopes must not share one."""
         said = {name: self[name] for name in _SCOPE if self[name]}
         if not said:
             return ""
         if list(said) == ["namespaces"] and len(self["namespaces"]) == 1:
             return f"-{self['namespaces'][0]}"
-        # Of what is said only, so that a setting more in a later version changes no name.
+        # Only what is set: a scope setting that a later version adds must not change the name.
         texts = (
             f"{name}={','.join(sorted(value)) if isinstance(value, tuple) else value}"
             for name, value in said.items()
@@ -255,24 +258,24 @@ class EffectiveSettings:
         return f"-{fnv1a64(chr(0).join(texts).encode()) >> 32:08x}"
 
 
-def _why(error: Exception) -> str:
+def _yaml_problem(error: Exception) -> str:
     if isinstance(error, MarkedYAMLError) and error.problem_mark is not None:
         return f":{error.problem_mark.line + 1}: {error.problem}"
     return f" is not YAML: {error}"
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
-def _mapping(file: Path | str, source: str) -> Mapping[Any, Any]:
+def _load_file(file: Path | str, source: str) -> Mapping[Any, Any]:
     try:
         text = file.read_text(encoding="utf-8") if isinstance(file, Path) else file
         loaded = YAML(typ="safe", pure=True).load(text)
     except OSError as error:
         raise InvalidSettings([f"cannot read {file}: {error.strerror}"]) from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise InvalidSettings([f"{source}{_why(error)}"]) from error
+        raise InvalidSettings([f"{source}{_yaml_problem(error)}"]) from error
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):
@@ -280,7 +283,9 @@ def _mapping(file: Path | str, source: str) -> Mapping[Any, Any]:
     return loaded
 
 
-def _with(whole: Any, path: list[str], value: Any) -> Any:
-    """A copy of nested dataclasses with one attribute changed."""
+def _replace_nested(whole: Any, path: list[str], value: Any) -> Any:
+    """A copy of nested dataclasses with the attribute at `path` changed."""
     first, *rest = path
-    return replace(whole, **{first: _with(getattr(whole, first), rest, value) if rest else value})
+    return replace(
+        whole, **{first: _replace_nested(getattr(whole, first), rest, value) if rest else value}
+    )

@@ -1,7 +1,7 @@
-"""Every setting of the operator: the one list from which flags, variables, files, the chart's
-values and the reference page are made.
+"""Every setting of the operator: flags, environment variables, the settings file, the chart's
+values and the reference page are all derived from this table.
 
-A default is that of the attribute to which a setting goes, so it stands in one place.
+A default is that of the attribute in `operator_settings.py`, and must not be repeated here.
 """
 
 from __future__ import annotations
@@ -339,7 +339,7 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
     "Reports of pods": _with_defaults(_CHANNEL),
     "The process": _with_defaults(_PROCESS),
 }
-"""By the heading under which they are documented."""
+"""Settings by the heading under which they are documented."""
 SETTINGS: Mapping[str, Setting] = {
     setting.name: setting for group in GROUPS.values() for setting in group
 }

@@ -1,7 +1,7 @@
-"""What `trainyard doctor --context` finds: whether a cluster and the operator on it are in order.
+"""The checks of `trainyard doctor --context`: whether a cluster and its operator are in order.
 
-Every check asks one thing of the API server and says what to do where the answer is no. Nothing is
-changed: reviews of rights are questions, though they are asked by creating an object.
+Each check asks the API server one thing and says what to do where something is wrong. A check must
+not change anything; access reviews are questions, though they are asked by creating an object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trainyard.schema.times import parse
 
 _TRIES = 5
 _SKEW_SECONDS = 2.0
-"""What a Date in whole seconds and a slow answer may be off by."""
+"""By so much may a Date in whole seconds and a slow answer be off."""
 
 
 async def examine(
@@ -46,8 +46,8 @@ async def examine(
         return found
 
 
-async def _server(context: DoctorContext) -> AsyncIterator[Finding]:
-    """Whether it answers, and its clock."""
+async def _check_server(context: DoctorContext) -> AsyncIterator[Finding]:
+    """Whether the server answers, and how far its clock is off."""
     times: list[float] = []
     headers: Mapping[str, str] = {}
     try:
@@ -56,7 +56,7 @@ async def _server(context: DoctorContext) -> AsyncIterator[Finding]:
             answer = await context.client.raw(Request("GET", "/version"), "read the version")
             times.append(time.monotonic() - began)
             headers = answer.headers
-            ahead = _ahead(headers, asked + times[-1] / 2)
+            ahead = _seconds_ahead(headers, asked + times[-1] / 2)
             context.server_ahead = ahead if ahead is not None else 0.0
         context.version = await context.client.server_version()
     except KubeError as error:
@@ -64,11 +64,11 @@ async def _server(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("API server", "problem", str(error), fix)
         return
     context.slowest = max(times)
-    yield _clock("clock of the server", context.server_ahead, "this machine's")
+    yield _clock_finding("clock of the server", context.server_ahead, "this machine's")
 
 
-async def _namespace(context: DoctorContext) -> AsyncIterator[Finding]:
-    """Whether there is the one in which jobs are submitted, as far as one may look."""
+async def _check_namespace(context: DoctorContext) -> AsyncIterator[Finding]:
+    """Whether the namespace exists, as far as the user may read it."""
     try:
         await context.client.get(NAMESPACES, context.namespace)
     except NotFound:
@@ -79,8 +79,8 @@ async def _namespace(context: DoctorContext) -> AsyncIterator[Finding]:
         return
 
 
-async def _answers(context: DoctorContext) -> AsyncIterator[Finding]:
-    """Version, and answer times against lease times."""
+async def _check_answer_times(context: DoctorContext) -> AsyncIterator[Finding]:
+    """The version, and whether answers are fast enough for the Lease."""
     lease, slow = context.lease_settings, context.slowest
     told = f"Kubernetes {'.'.join(map(str, context.version))}, answers within {slow:.3f} s"
     if slow < lease.retry_period:
@@ -92,15 +92,15 @@ async def _answers(context: DoctorContext) -> AsyncIterator[Finding]:
     yield Finding("API server", state, f"{told}; {deadline}", fix)
 
 
-def _ahead(headers: Mapping[str, str], now: float) -> float | None:
+def _seconds_ahead(headers: Mapping[str, str], now: float) -> float | None:
     try:
         told = parsedate_to_datetime(headers.get("date", "")).timestamp()
     except ValueError:
         return None
-    return told + 0.5 - now  # whole seconds, cut off
+    return told + 0.5 - now  # the header has whole seconds, rounded down
 
 
-def _clock(check: str, ahead: float, than: str) -> Finding:
+def _clock_finding(check: str, ahead: float, than: str) -> Finding:
     if abs(ahead) <= _SKEW_SECONDS:
         return Finding(check, "ok", f"within {_SKEW_SECONDS:g} s of {than}")
     word = "ahead of" if ahead > 0 else "behind"
@@ -108,7 +108,7 @@ def _clock(check: str, ahead: float, than: str) -> Finding:
     return Finding(check, "problem", text, "let both keep time by NTP (chrony, systemd-timesyncd)")
 
 
-async def _lease(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _check_lease(context: DoctorContext) -> AsyncIterator[Finding]:
     install = command_for_everything(context.version)
     if context.settings is not None and context.settings.lease is None:
         yield Finding("Lease", "note", "leaderElect is false, so there must be one operator only")
@@ -127,40 +127,42 @@ async def _lease(context: DoctorContext) -> AsyncIterator[Finding]:
         name = f"{lease['metadata']['namespace']}/{lease['metadata']['name']}"
         age = _age(context, lease)
         holder = (lease.get("spec") or {}).get("holderIdentity")
-        if not holder or (age > _lasts(lease) and not await _is_renewed(context, lease)):
+        if not holder or (age > _duration(lease) and not await _is_renewed(context, lease)):
             look = f"kubectl -n {lease['metadata']['namespace']} get pods,events; {install}"
             yield Finding("Lease", "problem", f"nobody holds {name}: no operator works", look)
             continue
         context.lease = context.lease or lease
         changes = int(lease["spec"].get("leaseTransitions") or 0)
         yield Finding("Lease", "ok", f"{name} is held by {holder}, {changes} changes so far")
-        # It is renewed every two seconds, and is as old when it is read.
+        # It is renewed every two seconds, so up to two seconds of age are normal.
         behind = age - context.lease_settings.retry_period
-        yield _clock("clock of the leader", -age if age < 0 else min(0.0, -behind), "the server's")
+        yield _clock_finding(
+            "clock of the leader", -age if age < 0 else min(0.0, -behind), "the server's"
+        )
 
 
 def _age(context: DoctorContext, lease: Object) -> float:
-    """Seconds since it was renewed, by the clocks of its holder and of the server."""
+    """Seconds since the Lease was renewed: the holder's time against the server's clock."""
     renewed = parse((lease.get("spec") or {}).get("renewTime"))
     now = datetime.now(UTC).timestamp() + context.server_ahead
     return now - renewed.timestamp() if renewed is not None else float("inf")
 
 
-def _lasts(lease: Object) -> float:
+def _duration(lease: Object) -> float:
     told = (lease.get("spec") or {}).get("leaseDurationSeconds")
     return float(told or LeaseSettings().duration)
 
 
 async def _is_renewed(context: DoctorContext, lease: Object) -> bool:
-    """Whether somebody renews it, whatever the clock says by which the time was written."""
+    """Whether the Lease is being renewed, however far the holder's clock is off."""
     await asyncio.sleep(2 * context.lease_settings.retry_period)
     metadata = lease["metadata"]
     again = await context.client.get(LEASES, metadata["name"], metadata["namespace"])
     return bool(again["spec"].get("renewTime") != lease["spec"].get("renewTime"))
 
 
-async def _operator(context: DoctorContext) -> AsyncIterator[Finding]:
-    """What its pods say of themselves, through the API server."""
+async def _check_operator(context: DoctorContext) -> AsyncIterator[Finding]:
+    """What the operator's pods report, asked through the proxy of the API server."""
     if not context.pods and context.lease is not None:
         try:
             home = context.lease["metadata"]["namespace"]
@@ -171,11 +173,11 @@ async def _operator(context: DoctorContext) -> AsyncIterator[Finding]:
     secure, lost = context.settings is not None and context.settings.metrics_secure, 0.0
     for pod in context.pods:
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
-        base = PODS.path(namespace, f"{name}:{_port(pod)}", "proxy")
+        base = PODS.path(namespace, f"{name}:{_http_port(pod)}", "proxy")
         try:
-            ready = await _text(context, f"{base}/readyz")
+            ready = await _get_text(context, f"{base}/readyz")
             if not secure:
-                lost += _lost(await _text(context, f"{base}/metrics"))
+                lost += _lost_events(await _get_text(context, f"{base}/metrics"))
         except Forbidden:
             yield Finding("operator", "note", "no right to reach its pods (get pods/proxy)")
             return
@@ -196,7 +198,7 @@ async def _operator(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("events", "ok", "none was lost")
 
 
-def _port(pod: Object) -> int:
+def _http_port(pod: Object) -> int:
     for container in pod["spec"]["containers"]:
         for port in container.get("ports") or ():
             if port.get("name") == "http":
@@ -204,17 +206,17 @@ def _port(pod: Object) -> int:
     return 8080
 
 
-async def _text(context: DoctorContext, path: str) -> str:
+async def _get_text(context: DoctorContext, path: str) -> str:
     answer = await context.client.raw(Request("GET", path, accept="*/*"), "ask the operator")
     return answer.body.decode(errors="replace")
 
 
-def _lost(metrics: str) -> float:
+def _lost_events(metrics: str) -> float:
     found = re.findall(r"^trainyard_events_lost_total\{[^}]*\} (\S+)", metrics, re.MULTILINE)
     return sum(map(float, found))
 
 
-async def _gangs(context: DoctorContext) -> AsyncIterator[Finding]:
+async def _check_gang_scheduler(context: DoctorContext) -> AsyncIterator[Finding]:
     known = context.settings
     wanted = known.operator.lifecycle.gang_backend if known else GangBackend.AUTO
     try:
@@ -244,14 +246,14 @@ async def _gangs(context: DoctorContext) -> AsyncIterator[Finding]:
 
 Check = Callable[[DoctorContext], AsyncIterator[Finding]]
 CHECKS: tuple[Check, ...] = (
-    _server,
-    _namespace,
+    _check_server,
+    _check_namespace,
     check_settings,
-    _answers,
+    _check_answer_times,
     check_definitions,
-    _lease,
-    _operator,
-    _gangs,
+    _check_lease,
+    _check_operator,
+    _check_gang_scheduler,
     check_permissions,
 )
-"""In their order: later ones use what earlier ones found."""
+"""In the order in which they run: later ones use what earlier ones have found."""

@@ -1,4 +1,4 @@
-"""Whether a cluster serves our kinds as this trainyard knows them."""
+"""Checks whether the cluster's CustomResourceDefinitions are those of this trainyard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trainyard.operator.doctor.doctor_context import DoctorContext, Finding, Obj
 
 
 async def check_definitions(context: DoctorContext) -> AsyncIterator[Finding]:
-    """Established, served, with our fields, and nothing stored in an older version."""
+    """Whether they are established and served, have our fields, and store no older version."""
     wanted = {crd["metadata"]["name"]: crd for crd in crds_for(server=context.version)}
     apply = command_for_crds(context.version)
     good = 0
@@ -40,7 +40,7 @@ async def check_definitions(context: DoctorContext) -> AsyncIterator[Finding]:
 
 
 def _differences(ours: Object, theirs: Object) -> Iterator[tuple[str, str]]:
-    """What is wrong with a definition, and what to do; "": apply ours."""
+    """What is wrong with a definition, and what to do; "": apply our definitions."""
     conditions = {c["type"]: c for c in (theirs.get("status") or {}).get("conditions") or ()}
     established = conditions.get("Established", {})
     if established.get("status") != "True":
@@ -52,20 +52,23 @@ def _differences(ours: Object, theirs: Object) -> Iterator[tuple[str, str]]:
         if name not in served:
             yield f"does not serve {name}", ""
             continue
-        mine, other = _fields(version["schema"]), _fields(served[name].get("schema") or {})
+        mine, other = (
+            _property_paths(version["schema"]),
+            _property_paths(served[name].get("schema") or {}),
+        )
         if missing := sorted(mine - other):
-            yield f"lacks fields of {name}, it is older: {_few(missing)}", ""
+            yield f"lacks fields of {name}, it is older: {_abbreviate(missing)}", ""
         elif extra := sorted(other - mine):
             fix = "upgrade this trainyard, and the operator"
-            yield f"has more fields of {name}, it is newer: {_few(extra)}", fix
+            yield f"has more fields of {name}, it is newer: {_abbreviate(extra)}", fix
     current = [v["name"] for v in theirs["spec"]["versions"] if v.get("storage")]
     old = sorted(set((theirs.get("status") or {}).get("storedVersions") or ()) - set(current))
     if old:
         yield f"may still store objects as {', '.join(old)}", "see docs/operations/versions.md"
 
 
-def _fields(schema: Any, path: str = "") -> set[str]:
-    """Paths of all properties."""
+def _property_paths(schema: Any, path: str = "") -> set[str]:
+    """The paths of all properties of a schema."""
     found: set[str] = set()
     if not isinstance(schema, dict):
         return found
@@ -73,12 +76,12 @@ def _fields(schema: Any, path: str = "") -> set[str]:
         if key == "properties" and isinstance(value, dict):
             for name, child in value.items():
                 found.add(f"{path}.{name}".lstrip("."))
-                found |= _fields(child, f"{path}.{name}")
+                found |= _property_paths(child, f"{path}.{name}")
         elif isinstance(value, dict):
-            found |= _fields(value, path)
+            found |= _property_paths(value, path)
     return found
 
 
-def _few(names: Sequence[str]) -> str:
+def _abbreviate(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
     return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

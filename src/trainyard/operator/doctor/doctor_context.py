@@ -1,4 +1,4 @@
-"""A cluster that `trainyard doctor` looks at, and what a check of it finds."""
+"""What the checks of `trainyard doctor` share about a cluster, and the form of a finding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = Literal["ok", "note", "problem"]
 
 
 class Finding(NamedTuple):
-    """What a check found; `fix` says what to do where it is not ok."""
+    """The result of a check; `fix` says what to do where it is not ok."""
 
     check: str
     state: State
@@ -25,27 +25,27 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class DoctorContext:
-    """A cluster, as far as it was looked at. `namespace` is where jobs are submitted."""
+    """What is known of the cluster so far; checks fill it in. Jobs are submitted to `namespace`."""
 
     client: Client
     namespace: str
     as_operator: bool = False
-    """Whoever asks has the operator's own credentials."""
+    """The user has the operator's own credentials."""
     version: tuple[int, int] = (0, 0)
     lease: Object | None = None
     pods: list[Object] = field(default_factory=list)
-    """Of the operator."""
+    """The pods of the operator."""
     settings: ServiceSettings | None = None
-    """Of the operator that runs, where they could be read."""
+    """The settings of the running operator, where they could be read."""
     gang: GangBackend | None = None
-    """What jobs are handed to."""
+    """The gang scheduler that jobs are handed to."""
     slowest: float = 0.0
-    """Seconds, of a few answers of the server."""
+    """The slowest of a few answers of the server, in seconds."""
     server_ahead: float = 0.0
     """Seconds by which the server's clock is ahead of this machine's."""
 
     @property
     def lease_settings(self) -> LeaseSettings:
-        """Of the operator, as far as they are known."""
+        """The Lease settings of the operator, or their defaults."""
         known = self.settings.lease if self.settings else None
         return known or LeaseSettings()

@@ -1,4 +1,4 @@
-"""Whether you and the operator have the rights that each needs, asked one by one."""
+"""Checks whether the user and the operator have the permissions that each needs, one by one."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _USER_RULES = (
     ([""], ["pods/exec"], ("create",)),
     ([""], ["events"], ("list", "watch")),
 )
-"""What the commands about jobs use."""
+"""What the commands about jobs need."""
 
 
 class Account(NamedTuple):
-    """Whose rights are asked for; "": whoever asks."""
+    """Whose permissions are checked; user "": the caller."""
 
     user: str = ""
     groups: tuple[str, ...] = ()
 
 
 async def check_permissions(context: DoctorContext) -> AsyncIterator[Finding]:
-    """Yours where jobs are submitted, and those of the operator's service account."""
+    """The user's permissions where jobs are submitted, and those of the operator's account."""
     if not context.as_operator:
         asked = [
             (g, r, v)
@@ -54,13 +54,13 @@ async def check_permissions(context: DoctorContext) -> AsyncIterator[Finding]:
             for r in names
             for v in verbs
         ]
-        yield await _judged(context, "your rights", Account(), asked, context.namespace)
-    account = _account(context)
+        yield await _access_finding(context, "your rights", Account(), asked, context.namespace)
+    account = _operator_account(context)
     if account is None:
         if context.pods or context.as_operator:
             yield Finding("operator's rights", "note", "its service account is not known")
         return
-    for place, wanted in _wanted(context).items():
+    for place, wanted in _operator_rules(context).items():
         asked = [
             (group, resource, verb)
             for rule in wanted
@@ -68,11 +68,11 @@ async def check_permissions(context: DoctorContext) -> AsyncIterator[Finding]:
             for resource in rule["resources"]
             for verb in rule["verbs"]
         ]
-        yield await _judged(context, "operator's rights", account, asked, place)
+        yield await _access_finding(context, "operator's rights", account, asked, place)
 
 
-def _wanted(context: DoctorContext) -> dict[str, list[Rule]]:
-    """The operator's rules, by the namespace in which they must hold."""
+def _operator_rules(context: DoctorContext) -> dict[str, list[Rule]]:
+    """The rules that the operator needs, by namespace."""
     known = context.settings
     operator = known.operator if known else OperatorSettings(namespaces=(context.namespace,))
     if context.gang is not None:
@@ -90,7 +90,7 @@ def _wanted(context: DoctorContext) -> dict[str, list[Rule]]:
     return wanted
 
 
-def _account(context: DoctorContext) -> Account | None:
+def _operator_account(context: DoctorContext) -> Account | None:
     if context.as_operator:
         return Account()
     for pod in context.pods:
@@ -102,7 +102,7 @@ def _account(context: DoctorContext) -> Account | None:
     return None
 
 
-async def _judged(
+async def _access_finding(
     context: DoctorContext,
     check: str,
     account: Account,
@@ -113,7 +113,7 @@ async def _judged(
 
     async def ask(right: tuple[str, str, str]) -> bool:
         async with slots:
-            return await _may(context.client, account, right, namespace)
+            return await _is_allowed(context.client, account, right, namespace)
 
     try:
         answers = await asyncio.gather(*map(ask, asked))
@@ -131,7 +131,7 @@ async def _judged(
     return Finding(check, "problem", f"{text} {where}", fix)
 
 
-async def _may(
+async def _is_allowed(
     client: Client, account: Account, right: tuple[str, str, str], namespace: str
 ) -> bool:
     group, resource, verb = right

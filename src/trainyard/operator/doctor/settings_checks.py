@@ -1,5 +1,4 @@
-"""The settings of an operator that runs on a cluster, read off its pod as Kubernetes has it:
-arguments, environment, and the files that ConfigMaps give it."""
+"""Reads the settings of a running operator from its pod: arguments, environment and ConfigMaps."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 async def check_settings(context: DoctorContext) -> AsyncIterator[Finding]:
-    """Those by which the rest is judged: of the operator that looks after the namespace."""
+    """Read the settings of the operator that is responsible for the namespace."""
     judged = "so that this is judged by the defaults"
     try:
         context.pods = await _pods(context)
@@ -57,7 +56,7 @@ async def check_settings(context: DoctorContext) -> AsyncIterator[Finding]:
 
 
 async def _pods(context: DoctorContext) -> list[Object]:
-    """In all namespaces, or where the user may look."""
+    """The operator's pods in all namespaces, or in those that the user may list."""
     try:
         return (await context.client.list(PODS, None, OPERATOR_PODS))[0]
     except Forbidden:
@@ -72,13 +71,13 @@ async def _read(context: DoctorContext, pod: Object) -> EffectiveSettings:
 async def _data(context: DoctorContext, name: str, pod: Object) -> Texts:
     try:
         found = await context.client.get(CONFIG_MAPS, name, pod["metadata"]["namespace"])
-    except NotFound:  # optional, or the pod cannot start and says so
+    except NotFound:  # it is optional, or the pod could not start
         return {}
     return found.get("data") or {}
 
 
 def config_maps(pod: Object) -> set[str]:
-    """Their names, of those that the operator's container may read settings from."""
+    """The names of ConfigMaps that the operator's container may read settings from."""
     container = _container(pod)
     told = [
         *((each.get("configMapRef") or {}) for each in container.get("envFrom") or ()),
@@ -89,10 +88,10 @@ def config_maps(pod: Object) -> set[str]:
 
 
 def settings_of_pod(pod: Object, maps: Mapping[str, Texts]) -> EffectiveSettings:
-    """Of a pod, with the data of its ConfigMaps. Raises InvalidSettings."""
+    """The settings of a pod, given the data of its ConfigMaps. Raises InvalidSettings."""
     container, namespace = _container(pod), pod["metadata"]["namespace"]
     environment = _environment(pod, container, maps)
-    words = [_expanded(word, environment) for word in _words(container)]
+    words = [_expand(word, environment) for word in _command_line(container)]
     flags = _flags(words[words.index("operator") + 1 :] if "operator" in words else words)
     path = flags.pop("config", "") or environment.get(CONFIG_VARIABLE, "")
     text = _file(pod, container, path, maps) if path else None
@@ -101,19 +100,19 @@ def settings_of_pod(pod: Object, maps: Mapping[str, Texts]) -> EffectiveSettings
 
 def _container(pod: Object) -> Object:
     containers: list[Object] = pod["spec"]["containers"]
-    return next((each for each in containers if "operator" in _words(each)), containers[0])
+    return next((each for each in containers if "operator" in _command_line(each)), containers[0])
 
 
 def _variables(container: Object) -> list[Object]:
     return container.get("env") or []
 
 
-def _words(container: Object) -> list[str]:
+def _command_line(container: Object) -> list[str]:
     return [*(container.get("command") or ()), *(container.get("args") or ())]
 
 
 def _flags(words: list[str]) -> dict[str, str]:
-    """Values by setting, and by `config`; what is none of them says nothing of the settings."""
+    """The values of flags by setting, and of `config`; other words are skipped."""
     values = {each.flag: each for each in SETTINGS.values()}
     found: dict[str, str] = {}
     rest = iter(words)
@@ -139,7 +138,7 @@ def _environment(pod: Object, container: Object, maps: Mapping[str, Texts]) -> d
         found |= {source.get("prefix", "") + key: value for key, value in data.items()}
     for each in _variables(container):
         source = each.get("valueFrom") or {}
-        value = _expanded(each.get("value", ""), found)
+        value = _expand(each.get("value", ""), found)
         if key := source.get("configMapKeyRef"):
             value = maps.get(key["name"], {}).get(key["key"], "")
         elif field := source.get("fieldRef"):
@@ -149,14 +148,14 @@ def _environment(pod: Object, container: Object, maps: Mapping[str, Texts]) -> d
 
 
 def _field(pod: Object, path: str) -> str:
-    """What a variable gets of the pod: `status.podIP`; "" of what is not there (yet)."""
+    """The value of a `fieldRef`, such as `status.podIP`; "" where there is none (yet)."""
     part, _, name = path.partition(".")
     value = (pod.get(part) or {}).get(name)
     return value if isinstance(value, str) else ""
 
 
-def _expanded(text: str, known: Texts) -> str:
-    """Variables that were defined before are put in for `$(NAME)`, and `$$` is a dollar sign.
+def _expand(text: str, known: Texts) -> str:
+    """Replace `$(NAME)` by variables that were defined before; `$$` is a dollar sign.
 
     https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
     """
@@ -166,7 +165,7 @@ def _expanded(text: str, known: Texts) -> str:
 
 
 def _file(pod: Object, container: Object, path: str, maps: Mapping[str, Texts]) -> str | None:
-    """The text that a volume has there; None: it is in the image, or nowhere."""
+    """The content that a ConfigMap volume has there; None: it is in the image, or nowhere."""
     volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
     for mount in container.get("volumeMounts") or ():
         volume = volumes.get(mount["name"], {}).get("configMap")

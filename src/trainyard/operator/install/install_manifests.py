@@ -1,5 +1,6 @@
-"""What a cluster needs to run the operator, as objects to apply: the one source of `trainyard
-manifests`, of the chart and of the kustomize bases.
+"""The objects that install the operator on a cluster.
+
+The only source of `trainyard manifests`, of the chart and of the kustomize bases.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from trainyard.schema.dataclass import dataclass
 NAME = "trainyard-operator"
 PORT = 8080
 SECURE_PORT = ServiceSettings().metrics_port
-"""Nobody listens there without the setting metricsSecure."""
+"""Served only with the setting metricsSecure."""
 _PORTS = {"http": PORT, "https": SECURE_PORT}
 CHANNEL_PORT = ServiceSettings().channel.port
 SETTINGS_FILE = "settings.yaml"
@@ -42,14 +43,14 @@ class Install:
     """How the operator is installed."""
 
     image: str
-    """It holds trainyard, with its command on the PATH."""
+    """An image that has the `trainyard` command on its PATH."""
     namespace: str
     replicas: Any = 2
-    """Of which one works."""
+    """How many operators run, of which one leads."""
     operator: OperatorSettings = field(default_factory=OperatorSettings)
-    """What it looks after, which decides on its rights."""
+    """What it reconciles, which decides on its permissions."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """As in a file of settings."""
+    """The content of the settings file."""
     name: str = NAME
     account: str = NAME
     """The service account's name."""
@@ -60,8 +61,8 @@ class Install:
 
 
 def manifests(install: Install, server: tuple[int, int] | None = None) -> list[Object]:
-    """Everything, in the order in which to apply it. `server` is the version of Kubernetes; what
-    it does not know is left out."""
+    """Everything, in the order in which to apply it. What Kubernetes of version `server` does not
+    know is left out."""
     return [
         *versioned_crds.crds_for(server=server),
         *(
@@ -77,7 +78,7 @@ def manifests(install: Install, server: tuple[int, int] | None = None) -> list[O
 
 
 def workload(install: Install) -> list[Object]:
-    """The operator itself, and the Service of its endpoints."""
+    """The operator's Deployment, with its account, settings and Services."""
     return [
         service_account(install),
         *([settings_file(install)] if install.settings else ()),
@@ -88,7 +89,7 @@ def workload(install: Install) -> list[Object]:
 
 
 def user_roles() -> list[Object]:
-    """Added to the cluster's roles `view`, `edit` and `admin`; and one for who reads metrics."""
+    """Roles that extend the cluster's `view`, `edit` and `admin`, and one to read metrics."""
     reads = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     return [
         _object(f"{_RBAC}/v1", "ClusterRole", "trainyard-metrics", rules=[reads]),
@@ -106,9 +107,8 @@ def user_roles() -> list[Object]:
 
 
 def role_objects(install: Install) -> list[Object]:
-    """The operator's own: in the whole cluster, or in the namespaces that it looks after; and those
-    to its Lease in its own namespace."""
-    # Until one is named, any gang scheduler may be found.
+    """The operator's roles and bindings: in the cluster or its namespaces, and for its Lease."""
+    # With `auto`, the operator may find any gang scheduler.
     if install.settings.get("gangScheduler", GangBackend.AUTO) == GangBackend.AUTO:
         needed = [each.rule for each in conditional_rules() if each.is_needed(install.operator)]
     else:
@@ -128,7 +128,7 @@ def role_objects(install: Install) -> list[Object]:
 
 
 def review_binding(install: Install) -> Object:
-    """With metricsSecure, to ask who somebody is and what they may; of the cluster in any case."""
+    """For metricsSecure: permission to review tokens and access, which needs a ClusterRole."""
     return _object(
         f"{_RBAC}/v1",
         "ClusterRoleBinding",
@@ -141,7 +141,7 @@ def review_binding(install: Install) -> Object:
 def role_and_binding(
     install: Install, needed: list[Rule], name: str, namespace: str = ""
 ) -> tuple[Object, Object]:
-    """A role and its binding to the operator; without a namespace, in the whole cluster."""
+    """A role and its binding to the operator's account; without a namespace, for the cluster."""
     scope = "" if namespace else "Cluster"
     return (
         _object(f"{_RBAC}/v1", f"{scope}Role", name, namespace, rules=needed),
@@ -161,18 +161,18 @@ def _subject(install: Install) -> Object:
 
 
 def service_account(install: Install) -> Object:
-    """As whom the operator speaks to the API server."""
+    """The operator's account."""
     return _object("v1", "ServiceAccount", install.account, install.namespace)
 
 
 def settings_file(install: Install) -> Object:
-    """The file of settings, as a ConfigMap."""
+    """The settings file, as a ConfigMap."""
     text = yaml.safe_dump(dict(install.settings), sort_keys=False)
     return _object("v1", "ConfigMap", install.name, install.namespace, data={SETTINGS_FILE: text})
 
 
 def service(install: Install) -> Object:
-    """Of the metrics; its name must not make variables that look like settings."""
+    """The Service of the metrics; its name must not cause variables that look like settings."""
     return _object(
         "v1",
         "Service",
@@ -181,7 +181,7 @@ def service(install: Install) -> Object:
         labels={_NAME_LABEL: install.name},
         spec={
             "selector": {_NAME_LABEL: install.name},
-            # Servers before 1.21 do not take it by server-side apply without its protocol.
+            # Servers before 1.21 refuse a server-side apply without the protocol.
             "ports": [
                 {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
                 for name, port in _PORTS.items()
@@ -191,7 +191,7 @@ def service(install: Install) -> Object:
 
 
 def reports_service(install: Install) -> Object:
-    """Of the pods' channel. Whoever leads points it at itself: standbys hear nothing."""
+    """The Service of the report channel; the leader writes its Endpoints."""
     port = {"name": "reports", "port": CHANNEL_PORT, "protocol": "TCP"}
     return _object(
         "v1",
@@ -204,12 +204,12 @@ def reports_service(install: Install) -> Object:
 
 
 def reports_name(install: Install) -> str:
-    """Of that Service; it must not make variables that look like settings."""
+    """The name of that Service; it must not cause variables that look like settings."""
     return f"{install.name}-reports"
 
 
 def disruption_budget(install: Install) -> Object:
-    """One at a time, also of a single replica, whose node could else not be drained."""
+    """One disruption at a time, even with one replica, so that its node can be drained."""
     return _object(
         "policy/v1",
         "PodDisruptionBudget",
@@ -220,8 +220,7 @@ def disruption_budget(install: Install) -> Object:
 
 
 def network_policy(install: Install, sources: Any = ()) -> Object:
-    """Nobody reaches more than the endpoints, and only from there; kubelets always may. Pods of
-    jobs report from anywhere."""
+    """Allow traffic to the endpoints, from `sources`, and to the report channel, from anywhere."""
     rule: Object = {"ports": [{"protocol": "TCP", "port": name} for name in _PORTS]}
     if sources:
         rule["from"] = sources
@@ -242,8 +241,8 @@ def network_policy(install: Install, sources: Any = ()) -> Object:
 def service_monitor(
     install: Install, interval: str = "30s", *, secure: bool = False, tls: Any = None
 ) -> Object:
-    """For the Prometheus operator. `secure`: with the setting metricsSecure, by the token of
-    Prometheus itself; `tls`: how it verifies the certificate; None: it does not."""
+    """For the Prometheus operator. `secure`: with the setting metricsSecure, where Prometheus shows
+    its own token; `tls`: how it verifies the certificate; None: not at all."""
     endpoint: Object = {"port": "http", "path": "/metrics", "interval": interval}
     if secure:
         endpoint |= {
@@ -262,7 +261,7 @@ def service_monitor(
 
 
 def anti_affinity(install: Install) -> Object:
-    """An affinity: the replicas on different nodes, where there are several."""
+    """An affinity that puts replicas on different nodes if possible."""
     term = {
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {_NAME_LABEL: install.name}},
@@ -272,14 +271,14 @@ def anti_affinity(install: Install) -> Object:
 
 
 def deployment(install: Install) -> Object:
-    """The operators."""
+    """The Deployment of the operator."""
     labels = {_NAME_LABEL: install.name}
     volumes: list[Object] = [{"name": "tmp", "emptyDir": {}}]
     if install.settings:
         volumes.append({"name": "settings", "configMap": {"name": install.name}})
     pod = {
         "serviceAccountName": install.account,
-        # Else a Service named like this gives variables that look like settings.
+        # A Service with this name would cause variables that look like settings.
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
@@ -306,7 +305,7 @@ def _container(install: Install) -> Object:
     if install.settings:
         mounts.append({"name": "settings", "mountPath": _SETTINGS_FOLDER, "readOnly": True})
         command.append(f"--config={_SETTINGS_FOLDER}/{SETTINGS_FILE}")
-    # Where its rights to a Lease are.
+    # Its permissions for the Lease are in its own namespace.
     place = {"fieldRef": {"fieldPath": "metadata.namespace"}}
     home = f"{PREFIX}LEASE_NAMESPACE"
     env = [
@@ -337,12 +336,12 @@ def _container(install: Install) -> Object:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        **{name: value for name, value in install.container.items() if name not in _JOINED},
+        **{name: value for name, value in install.container.items() if name not in _MERGED_FIELDS},
         "volumeMounts": [*mounts, *install.container.get("volumeMounts", ())],
     }
 
 
-_JOINED = ("env", "volumeMounts")
+_MERGED_FIELDS = ("env", "volumeMounts")
 
 
 def _probe(path: str) -> Object:
@@ -364,12 +363,12 @@ def _object(
 
 
 def dump(objects: Iterable[Object]) -> str:
-    """As YAML, without anchors, which not every reader of manifests knows."""
+    """As YAML, without anchors, which not every reader of manifests supports."""
     return "".join(
-        "---\n" + yaml.dump(each, Dumper=_Plain, sort_keys=False, width=100) for each in objects
+        "---\n" + yaml.dump(each, Dumper=_NoAnchors, sort_keys=False, width=100) for each in objects
     )
 
 
-class _Plain(yaml.CSafeDumper):
+class _NoAnchors(yaml.CSafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True

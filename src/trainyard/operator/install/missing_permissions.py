@@ -1,7 +1,7 @@
-"""Which of the operator's rights it lacks, as the API server tells (a SelfSubjectRulesReview).
+"""Finds out which permissions the operator lacks, by SelfSubjectRulesReviews.
 
-A right that is missing would else show only in the first job that needs it. Standbys ask as well:
-one that could not work is no standby. Of servers that cannot tell nothing is said.
+Otherwise a missing permission would show only in the first job that needs it. Standbys check as
+well: one that could not work is no standby. Where the server cannot tell, nothing is reported.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ log = logging.getLogger(__name__)
 REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False
 )
-EVERY_SECONDS, AGAIN_SECONDS = 60.0, 5.0
+INTERVAL_SECONDS, RECHECK_SECONDS = 60.0, 5.0
 """Sooner while some are missing, since somebody may be about to grant them."""
 Rule = Mapping[str, Any]
 """A rule of a Role: `apiGroups`, `resources`, `verbs`; in an answer also `resourceNames`."""
 
 
 class PermissionMonitor:
-    """Asks now and then; `missing` holds what was found the last time, one text for a resource."""
+    """Checks periodically; `missing` has one text per resource, as of the last check."""
 
     def __init__(self, client: Client, wanted: Mapping[str, Sequence[Rule]]) -> None:
-        """`wanted`: by the namespace in which the rights must hold, by whatever binding."""
+        """`wanted`: the rules that must hold, by namespace, whatever binding grants them."""
         self._client, self._wanted = client, wanted
         self._changed = asyncio.Event()
         self.missing: tuple[str, ...] = ()
 
     def require(self, wanted: Mapping[str, Sequence[Rule]]) -> None:
-        """These from now on: what is needed may be known only once the cluster was looked at."""
+        """Check these from now on; the gang scheduler, for one, is known only after detection."""
         if wanted != self._wanted:
             self._wanted = wanted
             self._changed.set()
 
     async def run(self) -> None:
-        """Ask for ever."""
+        """Check until cancelled."""
         while True:
             self._changed.clear()
             try:
                 answers = [await self._ask(*each) for each in self._wanted.items()]
                 missing = tuple(dict.fromkeys(text for answer in answers for text in answer))
-            except KubeError as error:  # not served, or just now no answer: nothing is known
+            except KubeError as error:  # not served, or no answer just now: nothing is known
                 log.debug("%s", error)
                 missing = ()
             for text in sorted(set(missing) - set(self.missing)):
                 log.warning("%s", text)
             self.missing = missing
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(AGAIN_SECONDS if missing else EVERY_SECONDS):
+                async with asyncio.timeout(RECHECK_SECONDS if missing else INTERVAL_SECONDS):
                     await self._changed.wait()
 
     async def _ask(self, namespace: str, wanted: Sequence[Rule]) -> Iterable[str]:
@@ -66,7 +66,9 @@ class PermissionMonitor:
             "spec": {"namespace": namespace},
         }
         status = (await self._client.create(REVIEWS, body)).get("status") or {}
-        if status.get("incomplete"):  # an authorizer beside RBAC decides, and does not tell
+        if status.get(
+            "incomplete"
+        ):  # another authorizer than RBAC decides, and cannot list its rules
             return ()
         return missing_permissions_of(wanted, status.get("resourceRules") or (), namespace)
 
@@ -74,7 +76,7 @@ class PermissionMonitor:
 def missing_permissions_of(
     wanted: Iterable[Rule], given: Sequence[Rule], namespace: str
 ) -> Iterable[str]:
-    """`no right to create, delete pods in namespace x`, for each resource of which that is so."""
+    """A text such as `no right to create, delete pods in namespace x` for each resource."""
     for rule in wanted:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:

@@ -1,7 +1,7 @@
-"""The rights of the operator, each with what it is for, and those of people to our kinds.
+"""The RBAC rules of the operator, each with its condition, and those of users for our kinds.
 
-From this one list come the roles of `manifests`, of the chart and of kustomize, and what a running
-operator says that it lacks. What a setting makes needless is not granted.
+The roles of `manifests`, of the chart and of kustomize come from this one list, and so does what a
+running operator reports as missing. What the settings make needless must not be granted.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _EDIT = ["create", "delete", "deletecollection", "patch", "update"]
 class ConditionalRule:
     """A rule, and when it is needed.
 
-    `kinds`: only where one of these is looked after; none: always. `viewers`: only where viewers
-    are served. `gang`: only for jobs that are handed to this scheduler. `cluster`: of the cluster
-    as a whole, so no Role can grant it; `selected`: where namespaces are selected by their labels.
+    `kinds`: only where one of these kinds is reconciled; empty: always. `viewers`: only where
+    viewers are served. `gang`: only with this gang scheduler. `cluster`: for cluster-wide
+    resources, which no Role can grant. `selected`: only where namespaces are selected by labels.
     """
 
     rule: Rule
@@ -40,10 +40,10 @@ class ConditionalRule:
     cluster: bool = False
     selected: bool = False
     channel: bool = False
-    """Also where pods report."""
+    """Also needed where pods report."""
 
     def is_needed(self, settings: OperatorSettings) -> bool:
-        """Whether an operator with these settings uses it."""
+        """Whether an operator with these settings needs it."""
         return (
             (
                 not self.kinds
@@ -58,18 +58,18 @@ class ConditionalRule:
 
 
 def conditional_rules() -> list[ConditionalRule]:
-    """Every right that some operator uses, but for those to its Lease."""
+    """Every rule that any operator needs, except for its Lease."""
     return [
         *(each for kind in JOB_KINDS.values() for each in _of_kind(kind)),
         *(each for kind in KINDS.values() if kind.is_viewer for each in _of_viewer(kind)),
         ConditionalRule(_rule(PODS, ["create", "delete", "get", "list", "patch", "watch"])),
         ConditionalRule(_rule(SERVICES, _OWN)),
-        ConditionalRule(_rule(SECRETS, _OWN), kinds=over_ssh(), channel=True),
-        ConditionalRule(_rule(CONFIG_MAPS, _OWN), kinds=over_ssh(), channel=True),
+        ConditionalRule(_rule(SECRETS, _OWN), kinds=ssh_kinds(), channel=True),
+        ConditionalRule(_rule(CONFIG_MAPS, _OWN), kinds=ssh_kinds(), channel=True),
         *(ConditionalRule(_rule(each, _OWN), gang=name) for name, each in POD_GROUPS_OF.items()),
         *_of_kueue(),
         ConditionalRule(_of([""], ["events"], ["create", "list", "patch"])),
-        # Without it, a node that is lost is noticed when its pods are deleted.
+        # Without it, the loss of a node is noticed only when its pods are deleted.
         ConditionalRule(_of([""], ["nodes"], ["list", "watch"]), cluster=True),
         ConditionalRule(_of([""], ["namespaces"], ["list", "watch"]), cluster=True, selected=True),
     ]
@@ -80,17 +80,17 @@ LEASE_RULE: Rule = {
     "resources": ["leases"],
     "verbs": ["create", "get", "update"],
 }
-"""Where the Lease is."""
+"""In the namespace of the Lease."""
 CHANNEL_RULE: Rule = {
     "apiGroups": [""],
     "resources": ["endpoints", "secrets"],
     "verbs": ["create", "get", "update"],
 }
-"""There too, where pods report: the channel's certificate, and whom its Service points to."""
+"""There too, where pods report: the channel's CA, and the Endpoints of its Service."""
 
 
 def lease_namespace_rules(settings: OperatorSettings) -> list[Rule]:
-    """What an operator needs where its Lease is."""
+    """What an operator needs in the namespace of its Lease."""
     return [LEASE_RULE, *((CHANNEL_RULE,) if settings.has_channel else ())]
 
 
@@ -101,12 +101,12 @@ REVIEW_RULES: list[Rule] = [
         ("authorization", "subjectaccessreviews"),
     )
 ]
-"""With metricsSecure, in the whole cluster: Kubernetes' role `system:auth-delegator` has them."""
+"""With metricsSecure, for the cluster; Kubernetes' role `system:auth-delegator` has them."""
 
 
 def rules_for(settings: OperatorSettings) -> list[Rule]:
-    """What an operator with these settings needs, but for its Lease; of some namespaces, in each
-    of them."""
+    """The rules that an operator with these settings needs, in each of its namespaces; its Lease is
+    extra."""
     backend = settings.lifecycle.gang_backend
     return [
         grant.rule
@@ -115,15 +115,15 @@ def rules_for(settings: OperatorSettings) -> list[Rule]:
     ]
 
 
-def over_ssh() -> tuple[str, ...]:
-    """The kinds whose jobs have keys and programs of their own."""
+def ssh_kinds() -> tuple[str, ...]:
+    """The kinds that launch over ssh, whose jobs have keys and scripts of their own."""
     return tuple(name for name, kind in JOB_KINDS.items() if kind.launches_over_ssh)
 
 
 def user_role_rules() -> dict[str, list[Rule]]:
-    """What the roles `view`, `edit` and `admin` of a cluster get to say about our kinds.
+    """The rules for our kinds in the roles `view`, `edit` and `admin` of a cluster.
 
-    Each of them has what the one before it has, by Kubernetes' own aggregation.
+    Kubernetes' aggregation gives each of them what the one before it has.
     https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles
     """
     used = [kind for kind in KINDS.values() if kind.is_job or kind.is_viewer]
@@ -140,7 +140,7 @@ def user_role_rules() -> dict[str, list[Rule]]:
 
 def _of_kind(kind: Kind) -> Iterator[ConditionalRule]:
     yield ConditionalRule(_rule(kind.resource, ["delete", *_SEEN]), kinds=(kind.kind,))
-    # Setting an owner that blocks deletion takes the right to its finalizers
+    # Setting an owner reference that blocks deletion takes permission for its finalizers
     # (admission plugin OwnerReferencesPermissionEnforcement).
     parts = [f"{kind.plural}/finalizers", f"{kind.plural}/status"]
     yield ConditionalRule(_of([kind.group], parts, ["update"]), kinds=(kind.kind,))
@@ -153,7 +153,7 @@ def _of_viewer(kind: Kind) -> Iterator[ConditionalRule]:
 
 
 def _of_kueue() -> Iterator[ConditionalRule]:
-    """Workloads and their state; where their pods run, and what classes are worth."""
+    """Workloads and their status, flavors and priority classes."""
     name = GangBackend.KUEUE
     parts = [f"{kueue_workload.WORKLOADS.plural}/status"]
     yield ConditionalRule(_rule(kueue_workload.WORKLOADS, sorted([*_OWN, "patch"])), gang=name)
@@ -163,7 +163,7 @@ def _of_kueue() -> Iterator[ConditionalRule]:
 
 
 def _by_group(kinds: Iterable[Kind], verbs: list[str], part: str = "") -> Iterator[Rule]:
-    """A rule for each group: a kind from outside may have one of its own."""
+    """One rule for each API group: a kind from outside may have its own."""
     plurals: dict[str, list[str]] = {}
     for kind in kinds:
         plurals.setdefault(kind.group, []).append(kind.plural + part)
