@@ -124,7 +124,7 @@ class Start(NamedTuple):
     stdin: Literal["", "once", "open"] = ""
     """Whether it has standard input to attach to, and whether that ends with the first who does."""
     tty: bool = False
-    beside: str = ""
+    share_processes_with: str = ""
     """The container whose process namespace to share, instead of having a new one."""
 
 
@@ -394,7 +394,7 @@ def to_raw(message: Any) -> Raw:
     """The fields that differ from their defaults, as a JSON object."""
     defaults = message._field_defaults
     return {
-        _camel(name): _to_plain(value)
+        _wire_name(name): _to_plain(value)
         for name, value in zip(message._fields, message, strict=True)
         if name not in defaults or value != defaults[name]
     }
@@ -425,11 +425,17 @@ def from_raw(kind: type[Kind], raw: object, where: str = "") -> Kind:
 @functools.cache
 def _fields(kind: Any) -> list[tuple[str, str, Any, bool]]:
     hints = typing.get_type_hints(kind)
-    return [(n, _camel(n), hints[n], n not in kind._field_defaults) for n in kind._fields]
+    return [(n, _wire_name(n), hints[n], n not in kind._field_defaults) for n in kind._fields]
+
+
+_WIRE_NAMES = {"share_processes_with": "beside"}
+"""Fields that keep an older name on the wire, for agents and shims of other versions."""
 
 
 @functools.cache
-def _camel(name: str) -> str:
+def _wire_name(name: str) -> str:
+    if name in _WIRE_NAMES:
+        return _WIRE_NAMES[name]
     head, *rest = name.split("_")
     return head + "".join(map(str.capitalize, rest))
 

@@ -259,8 +259,8 @@ class Shim:
         spaces = owner.sandbox.all_namespaces
         task = ChildTask(self._context, start=start, namespaces=tuple(spaces))
         container = Container(start, task, self._flags, spaces.values(), self._hub)
-        if start.beside and self._network.kind != "plain":
-            container.join_process_namespace(self._container(start.pod, start.beside))
+        if start.share_processes_with and self._network.kind != "plain":
+            container.join_process_namespace(self._container(start.pod, start.share_processes_with))
         owner.containers[start.name] = container
         try:
             container.open()

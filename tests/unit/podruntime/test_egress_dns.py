@@ -18,8 +18,8 @@ from trainyard.podruntime.egress.dns.dns_messages import (
     SRV,
     TXT,
     A,
-    Answer,
-    Record,
+    DnsAnswer,
+    DnsRecord,
 )
 from trainyard.podruntime.protocol import Name, Named, SetNames
 
@@ -67,7 +67,7 @@ def local_answer(name: str, kind: int = A, among: ClusterZone = ZONE) -> tuple[i
     return answer_locally.answer.code, shown, answer_locally.elsewhere
 
 
-def record_text(record: Record) -> str:
+def record_text(record: DnsRecord) -> str:
     if record.kind == A:
         return socket.inet_ntoa(record.data)
     if record.kind == SRV:
@@ -189,15 +189,15 @@ def test_names_change() -> None:
 
 def test_an_answer_byte_by_byte() -> None:
     asked = dns_messages.read_question(query_bytes("a.b", A))
-    record = Record("a.b", A, bytes([1, 2, 3, 4]))
-    assert dns_messages.build_answer(asked, Answer(0, (record,))).hex(" ") == (
+    record = DnsRecord("a.b", A, bytes([1, 2, 3, 4]))
+    assert dns_messages.build_answer(asked, DnsAnswer(0, (record,))).hex(" ") == (
         "00 4d 85 80 00 01 00 01 00 00 00 00 01 61 01 62 00 00 01 00 01 "
         "c0 0c 00 01 00 01 00 00 00 05 00 04 01 02 03 04"
     )
 
 
 def test_who_says_how_much_there_is_room_for_is_answered_so() -> None:
-    records = tuple(Record("a.b", A, struct.pack(">I", n)) for n in range(100))
+    records = tuple(DnsRecord("a.b", A, struct.pack(">I", n)) for n in range(100))
     for more, room, count in (
         (b"", 512, 30),
         (EXTENDED, 1232, 75),
@@ -205,7 +205,7 @@ def test_who_says_how_much_there_is_room_for_is_answered_so() -> None:
     ):
         asked = dns_messages.read_question(query_bytes("a.b", A, more))
         message = dns_messages.build_answer(
-            asked, Answer(0, records), min(room, dns_messages.MAX_MESSAGE_BYTES)
+            asked, DnsAnswer(0, records), min(room, dns_messages.MAX_MESSAGE_BYTES)
         )
         if room != dns_messages.MAX_MESSAGE_BYTES:
             assert asked.max_bytes == room
@@ -219,12 +219,13 @@ def test_who_says_how_much_there_is_room_for_is_answered_so() -> None:
 def test_names_of_an_answer_are_read_as_they_were_written() -> None:
     asked = dns_messages.read_question(query_bytes("a.b", A))
     chain = (
-        Record("a.b", CNAME, b"", "data.example.org"),
-        Record("data.example.org", CNAME, b"", "b"),
-        Record("b", A, bytes(4)),
+        DnsRecord("a.b", CNAME, b"", "data.example.org"),
+        DnsRecord("data.example.org", CNAME, b"", "b"),
+        DnsRecord("b", A, bytes(4)),
     )
     message = dns_messages.build_answer(
-        asked, Answer(dns_messages.NO_ERROR, chain, (Record("data.example.org", A, bytes(4)),))
+        asked,
+        DnsAnswer(dns_messages.NO_ERROR, chain, (DnsRecord("data.example.org", A, bytes(4)),)),
     )
     assert message.count(b"\x07example") == 1, "each name is written once"
     assert dns_messages.read_answer(message, A).records == chain
@@ -266,7 +267,7 @@ def test_a_broken_answer_is_refused(message: bytes) -> None:
 def test_an_answer_of_noise_is_read_or_refused() -> None:
     whole = dns_messages.build_answer(
         dns_messages.read_question(query_bytes("a.b", A)),
-        Answer(0, (Record("a.b", CNAME, b"", "c.d"), Record("c.d", A, bytes(4)))),
+        DnsAnswer(0, (DnsRecord("a.b", CNAME, b"", "c.d"), DnsRecord("c.d", A, bytes(4)))),
     )
     for place in range(len(whole)):
         for value in (0, 1, 63, 64, 0xC0, 0xFF):

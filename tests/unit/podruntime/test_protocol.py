@@ -52,6 +52,14 @@ def test_an_event_is_read_as_it_was_written(message: p.Event) -> None:
     assert (type(found), found) == (type(message), message)
 
 
+def test_a_field_with_another_name_on_the_wire_keeps_it() -> None:
+    """Agents and shims of different versions meet."""
+    start = p.Start("uid", "debug", 0, "/log", PROGRAM, share_processes_with="main")
+    raw = p.request(3, start)
+    assert raw["beside"] == "main"
+    assert p.read_request(raw) == start
+
+
 START = p.request(1, REQUESTS[2])
 WRONG: list[tuple[Any, str]] = [
     ({"op": "dance"}, "op is 'dance', not one of pod, "),

@@ -33,7 +33,7 @@ class _Association:
         self.idle_seconds = _UNANSWERED_SECONDS
 
 
-class Router(Protocol):
+class DatagramRouter(Protocol):
     """Decides where datagrams go, and from which socket."""
 
     def choose_endpoint(self, address: bytes, port: int) -> Endpoint:
@@ -47,7 +47,7 @@ class UdpForwarder:
     """Forwards datagrams. A pod with too many flows loses its oldest."""
 
     def __init__(
-        self, loop: RelayLoop, replies: SpoofedReplies, quota: PodQuota, router: Router
+        self, loop: RelayLoop, replies: SpoofedReplies, quota: PodQuota, router: DatagramRouter
     ) -> None:
         self._loop, self._replies, self._quota, self._router = loop, replies, quota, router
         self._by_pod: dict[bytes, OrderedDict[Flow, _Association]] = defaultdict(OrderedDict)

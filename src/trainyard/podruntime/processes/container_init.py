@@ -56,7 +56,7 @@ def run(
         become_subreaper()
     else:
         _isolate(start, context, namespaces, mounted)
-        if not start.beside:
+        if not start.share_processes_with:
             return _supervise(start, context, channel, streams)
         sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -76,7 +76,7 @@ def _isolate(
     start: Start, context: ClusterContext, namespaces: Mapping[int, int], mounted: MountPoints
 ) -> None:
     """Leave the host's namespaces and root. The pod's user namespace is entered later."""
-    if not start.beside:
+    if not start.share_processes_with:
         confinement.limit_process_numbers(start.program.processes)
     for flag, fd in namespaces.items():
         sys.setns(fd, flag)
@@ -106,7 +106,7 @@ def _supervise(start: Start, context: ClusterContext, channel: int, streams: Seq
     # Raises, and so ends everything, if the shim has died.
     send_report(channel, ChildReport(started=True))
     code = os.waitstatus_to_exitcode(supervise_until_exit(pid, context.owner))
-    if context.kind == "plain" or start.beside:
+    if context.kind == "plain" or start.share_processes_with:
         descendants.end_all()
     exit_code = code if code >= 0 else 128 - code
     is_full = bool(code) and context.kind != "plain" and rootfs.is_full()

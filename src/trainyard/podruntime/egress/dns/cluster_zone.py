@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from trainyard.podruntime.egress.dns import dns_messages
-from trainyard.podruntime.egress.dns.dns_messages import Record
+from trainyard.podruntime.egress.dns.dns_messages import DnsRecord
 from trainyard.podruntime.egress.egress_policy import is_pod
 from trainyard.podruntime.protocol import Name, Named, SetNames
 
@@ -44,7 +44,7 @@ class ClusterZone:
             if text:
                 self._unparsed[namespace, service] = text
 
-    def find(self, name: str) -> list[Record] | None:
+    def find(self, name: str) -> list[DnsRecord] | None:
         """All records of a name below ``cluster.local``, or of a reversed address; None: no such
         name.
 
@@ -52,17 +52,17 @@ class ClusterZone:
         """
         if address := dns_messages.reversed_address(name):
             return [
-                Record(name, dns_messages.PTR, b"", each) for each in self._names_of(address)
+                DnsRecord(name, dns_messages.PTR, b"", each) for each in self._names_of(address)
             ] or None
         if name.endswith(_SERVICES):
             return self._service_records(name)
         if name.endswith(_PODS):
             return _pod_records(name)
         if name == _SCHEMA:
-            return [Record(name, dns_messages.TXT, _SCHEMA_VERSION)]
+            return [DnsRecord(name, dns_messages.TXT, _SCHEMA_VERSION)]
         return [] if _SERVICES.endswith(f".{name}") or _PODS.endswith(f".{name}") else None
 
-    def _service_records(self, name: str) -> list[Record] | None:
+    def _service_records(self, name: str) -> list[DnsRecord] | None:
         *below, service, namespace = ["", *name.removesuffix(_SERVICES).split(".")]
         named = self._service((namespace, service))
         if not service:
@@ -71,7 +71,7 @@ class ClusterZone:
             return None
         below = below[1:]
         if named.alias:
-            return [Record(name, dns_messages.CNAME, b"", named.alias)] if not below else None
+            return [DnsRecord(name, dns_messages.CNAME, b"", named.alias)] if not below else None
         if not below:
             return [_address(name, each.address) for each in _unique_ipv4(named.names)]
         if len(below) == 2 and named.names and (label := ".".join(below)) in named.ports:
@@ -114,19 +114,19 @@ class ClusterZone:
                 self._by_address.pop(each.address, None)
 
 
-def _ports(name: str, full: str, named: Named, place: int) -> Iterator[Record]:
+def _ports(name: str, full: str, named: Named, place: int) -> Iterator[DnsRecord]:
     """The SRV records of a port, and the addresses of their targets."""
     found = [each for each in _unique_ipv4(named.names) if each.ports[place]]
     weight = max(1, _ANY_WEIGHT // max(1, len(found)))
     targets = {each: f"{_label(each)}.{full}" if named.is_headless else full for each in found}
     for each, target in targets.items():
         data = struct.pack(">HHH", 0, weight, each.ports[place])
-        yield Record(name, dns_messages.SRV, data, target)
+        yield DnsRecord(name, dns_messages.SRV, data, target)
     for each, target in targets.items():
         yield _address(target, each.address)
 
 
-def _pod_records(name: str) -> list[Record] | None:
+def _pod_records(name: str) -> list[DnsRecord] | None:
     """Records of a pod's name: every address in the pods' network has one."""
     dashed, _, namespace = name.removesuffix(_PODS).partition(".")
     if not namespace or "." in namespace:
@@ -135,11 +135,11 @@ def _pod_records(name: str) -> list[Record] | None:
         address = socket.inet_pton(socket.AF_INET, dashed.replace("-", "."))
     except OSError:
         return None
-    return [Record(name, dns_messages.A, address)] if is_pod(address) else None
+    return [DnsRecord(name, dns_messages.A, address)] if is_pod(address) else None
 
 
-def _address(name: str, address: str) -> Record:
-    return Record(name, dns_messages.A, socket.inet_aton(address))
+def _address(name: str, address: str) -> DnsRecord:
+    return DnsRecord(name, dns_messages.A, socket.inet_aton(address))
 
 
 def _label(each: Name) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from trainyard.podruntime.egress.dns import dns_messages
 from trainyard.podruntime.egress.dns.cluster_zone import DOMAIN, ClusterZone
-from trainyard.podruntime.egress.dns.dns_messages import Answer, Question, Record
+from trainyard.podruntime.egress.dns.dns_messages import DnsAnswer, DnsQuestion, DnsRecord
 from trainyard.podruntime.egress.egress_policy import HOST_ADDRESS, HOST_NAME
 
 # Names and addresses of pods and Services. A name of one label is a host in the cluster.
@@ -24,21 +24,21 @@ _MOST_ALIASES = 8
 class LocalAnswer(NamedTuple):
     """What is known here. ``elsewhere``: a name outside, to be looked up for the rest."""
 
-    answer: Answer
+    answer: DnsAnswer
     elsewhere: str = ""
 
 
-def answer_locally(asked: Question, zone: ClusterZone) -> LocalAnswer | None:
+def answer_locally(asked: DnsQuestion, zone: ClusterZone) -> LocalAnswer | None:
     """The answer, or its beginning; None if only the machine's name servers know."""
     name, kind = asked.name, asked.kind
-    aliases: list[Record] = []
+    aliases: list[DnsRecord] = []
     while True:
         found = _look_up(name, kind, zone)
         if found is None:
             if not aliases:
                 return None
             return LocalAnswer(
-                Answer(dns_messages.NO_ERROR, tuple(aliases)),
+                DnsAnswer(dns_messages.NO_ERROR, tuple(aliases)),
                 name if kind == dns_messages.A else "",
             )
         code, records = found
@@ -49,13 +49,15 @@ def answer_locally(asked: Question, zone: ClusterZone) -> LocalAnswer | None:
         name = alias.target
     answers = [each for each in records if each.name == name and each.kind == kind]
     additional = [each for each in records if each.name != name] if answers else []
-    return LocalAnswer(Answer(code, (*aliases, *answers), tuple(additional)))
+    return LocalAnswer(DnsAnswer(code, (*aliases, *answers), tuple(additional)))
 
 
-def _look_up(name: str, kind: int, zone: ClusterZone) -> tuple[int, list[Record]] | None:
+def _look_up(name: str, kind: int, zone: ClusterZone) -> tuple[int, list[DnsRecord]] | None:
     """The response code and all records of a name; None if it is not ours."""
     if name == HOST_NAME:
-        return dns_messages.NO_ERROR, [Record(name, dns_messages.A, socket.inet_aton(HOST_ADDRESS))]
+        return dns_messages.NO_ERROR, [
+            DnsRecord(name, dns_messages.A, socket.inet_aton(HOST_ADDRESS))
+        ]
     if any(name == ours or name.endswith(f".{ours}") for ours in _OURS):
         records = zone.find(name)
         return (

@@ -22,7 +22,7 @@ _FEWEST_ROOM, _MOST_ROOM = 512, 4096
 _TTL_SECONDS = 5
 
 
-class Question(NamedTuple):
+class DnsQuestion(NamedTuple):
     """A query. ``message`` is as it was sent; the question in it ends at ``end``.
 
     A UDP answer may have ``max_bytes``. ``is_extended``: the query has an EDNS record, and so has
@@ -37,7 +37,7 @@ class Question(NamedTuple):
     is_extended: bool = False
 
 
-class Record(NamedTuple):
+class DnsRecord(NamedTuple):
     """``target``: a name that follows ``data``. ``ttl`` in seconds."""
 
     name: str
@@ -47,16 +47,16 @@ class Record(NamedTuple):
     ttl: int = _TTL_SECONDS
 
 
-class Answer(NamedTuple):
+class DnsAnswer(NamedTuple):
     """``additional``: records the client would ask for next. ``is_truncated``: some are missing."""
 
     code: int
-    records: tuple[Record, ...] = ()
-    additional: tuple[Record, ...] = ()
+    records: tuple[DnsRecord, ...] = ()
+    additional: tuple[DnsRecord, ...] = ()
     is_truncated: bool = False
 
 
-def read_question(message: bytes) -> Question:
+def read_question(message: bytes) -> DnsQuestion:
     """Parse a query; raises ValueError if it is not exactly one question."""
     if len(message) < _HEADER_BYTES:
         raise ValueError("too short")
@@ -73,7 +73,7 @@ def read_question(message: bytes) -> Question:
     if end > len(message):
         raise ValueError("cut off")
     name = b".".join(labels).decode("ascii", "replace").lower()
-    asked = Question(message, name, struct.unpack_from(">H", message, place + 1)[0], end)
+    asked = DnsQuestion(message, name, struct.unpack_from(">H", message, place + 1)[0], end)
     if (
         additional
         and not answers
@@ -94,7 +94,9 @@ def build_query(number: bytes, name: str, kind: int) -> bytes:
     return head + _encode_name(name) + struct.pack(">HH", kind, _INTERNET)
 
 
-def build_answer(asked: Question, answer: Answer, max_bytes: int = MAX_MESSAGE_BYTES) -> bytes:
+def build_answer(
+    asked: DnsQuestion, answer: DnsAnswer, max_bytes: int = MAX_MESSAGE_BYTES
+) -> bytes:
     """An answer of at most ``max_bytes``, marked as truncated if records had to be left out."""
     own = _RESPONSE | _AUTHORITATIVE | _AVAILABLE | answer.code
     flags = own | struct.unpack_from(">H", asked.message, 2)[0] & _WANTED
@@ -116,7 +118,7 @@ def build_answer(asked: Question, answer: Answer, max_bytes: int = MAX_MESSAGE_B
     return asked.message[:2] + struct.pack(">HHHHH", *numbers) + body + options
 
 
-def read_answer(message: bytes, asked_kind: int) -> Answer:
+def read_answer(message: bytes, asked_kind: int) -> DnsAnswer:
     """Parse a name server's answer: records of this kind, and aliases. Raises ValueError."""
     try:
         _, flags, questions, count, _, _ = struct.unpack_from(">HHHHHH", message)
@@ -129,15 +131,15 @@ def read_answer(message: bytes, asked_kind: int) -> Answer:
             kind, _, ttl, length = struct.unpack_from(">HHIH", message, place)
             place += 10
             if kind == CNAME:
-                found.append(Record(name, kind, b"", _read_name(message, place)[0], ttl))
+                found.append(DnsRecord(name, kind, b"", _read_name(message, place)[0], ttl))
             elif kind == asked_kind:
-                found.append(Record(name, kind, message[place : place + length], "", ttl))
+                found.append(DnsRecord(name, kind, message[place : place + length], "", ttl))
             place += length
     except (struct.error, IndexError):
         raise ValueError("cut off") from None
     if place > len(message):
         raise ValueError("cut off")
-    return Answer(flags & _CODE, tuple(found), (), bool(flags & _TRUNCATED))
+    return DnsAnswer(flags & _CODE, tuple(found), (), bool(flags & _TRUNCATED))
 
 
 def is_answer_to(message: bytes, asked: bytes) -> bool:
@@ -152,7 +154,7 @@ def reversed_address(name: str) -> str:
     return ".".join(reversed(parts)) if name.endswith(".in-addr.arpa") and len(parts) == 4 else ""
 
 
-def _encode_record(record: Record, places: dict[str, int], at: int) -> bytes:
+def _encode_record(record: DnsRecord, places: dict[str, int], at: int) -> bytes:
     """Encode a record. ``places`` keeps where names stand, for compression."""
     known = places.get(record.name)
     if known is None or known >= 1 << 14:

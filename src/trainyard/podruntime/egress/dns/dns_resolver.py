@@ -56,7 +56,7 @@ class Resolver:
             self._questions.sendto(message, client)
 
     def _handle(
-        self, asked: dns_messages.Question, pod: bytes, reply: Reply, *, is_long: bool
+        self, asked: dns_messages.DnsQuestion, pod: bytes, reply: Reply, *, is_long: bool
     ) -> None:
         """Answer a query, now or once a name server has answered."""
         max_bytes = dns_messages.MAX_MESSAGE_BYTES if is_long else asked.max_bytes
@@ -64,7 +64,9 @@ class Resolver:
         if local is not None and not local.elsewhere:
             reply(dns_messages.build_answer(asked, local.answer, max_bytes))
             return
-        failure = dns_messages.build_answer(asked, dns_messages.Answer(dns_messages.SERVER_FAILURE))
+        failure = dns_messages.build_answer(
+            asked, dns_messages.DnsAnswer(dns_messages.SERVER_FAILURE)
+        )
         if not self._quota.take(pod):
             reply(failure)
             return
@@ -82,7 +84,10 @@ class Resolver:
 
 
 def _join_answers(
-    asked: dns_messages.Question, local_answer: dns_messages.Answer, message: bytes, max_bytes: int
+    asked: dns_messages.DnsQuestion,
+    local_answer: dns_messages.DnsAnswer,
+    message: bytes,
+    max_bytes: int,
 ) -> bytes | None:
     """Join the local beginning of an answer with what a name server says; None if it is invalid."""
     try:

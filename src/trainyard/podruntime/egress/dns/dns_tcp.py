@@ -19,7 +19,7 @@ _IDLE_SECONDS = 30.0
 _MOST_UNREAD_BYTES = 1 << 20
 
 Reply = Callable[[bytes], None]
-AskHandler = Callable[[dns_messages.Question, bytes, Reply], None]
+AskHandler = Callable[[dns_messages.DnsQuestion, bytes, Reply], None]
 """Called with a query, the pod that asks, and a function that takes the answer, now or later."""
 
 
