@@ -1,4 +1,4 @@
-"""What whoever composes an embedded cluster hands in, so that the cluster itself knows no job.
+"""What the composer of an embedded cluster hands in, so that the cluster itself knows no job.
 
 The cluster serves Kubernetes' core resources, schedules pods and runs them. Everything that it
 learns about kinds of objects beyond those comes through one frozen `Extension`: the custom kinds
@@ -83,11 +83,11 @@ class CustomKind:
     columns, validation, and the paths of the subresource scale are read from it. Shared: never
     changed by the cluster."""
     admit: Callable[[Object, Object | None], Admission]
-    """Judge an object that is to be created, or to replace the second one; neither is changed.
+    """Validate an object that is to be created, or to replace the second one; neither is changed.
     It has been pruned by the schema of the definition."""
     short_names: tuple[str, ...] = ()
     scale_refusal: str = ""
-    """What who scales an object reads that has no count of replicas; "": the kind has no
+    """The error for scaling an object without a number of replicas; "": the kind has no
     subresource scale."""
     queue_path: tuple[str, ...] = ()
     """The field in which its objects name a queue; (): they name none."""

@@ -100,8 +100,8 @@ def _metrics(served: Served, obj: Object, measured: UsageSample) -> Object | Non
     containers: Mapping[str, ResourceUsage] = measured.containers.get(metadata["uid"], {})
     if not containers:
         return None
-    told = [{"name": name, "usage": _amounts(usage)} for name, usage in containers.items()]
-    return {**found, "containers": told}
+    usages = [{"name": name, "usage": _amounts(usage)} for name, usage in containers.items()]
+    return {**found, "containers": usages}
 
 
 def _amounts(usage: ResourceUsage) -> dict[str, str]:

@@ -109,8 +109,8 @@ class Router:
         if root in _HEALTH:
             return Response(200, b"ok", "text/plain")
         if parts == FINDINGS_PATH:
-            told = self._problems() if request.identity.is_admin else {}
-            return response_encoding.json_response(200, told)
+            problems = self._problems() if request.identity.is_admin else {}
+            return response_encoding.json_response(200, problems)
         if root == "version":
             return response_encoding.json_response(200, _version())
         if root == "openapi":

@@ -34,7 +34,7 @@ class Decoded:
     errors: Sequence[Problem] = ()
     """What is missing, and choices that do not exist."""
     unknown: Sequence[Problem] = ()
-    """Fields that nobody knows."""
+    """Unknown fields."""
 
 
 def decode(obj: Object, definition: str) -> Decoded:

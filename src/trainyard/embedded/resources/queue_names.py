@@ -1,7 +1,7 @@
-"""Which queues somebody made by hand, and objects that name a queue that does not exist.
+"""Checks the queue that an object names.
 
-Where nobody made any, a name is enough to have a queue (decision 39). Where somebody did, a name
-that no queue has is a mistake (decision 86).
+As long as users have created no queue, a queue is created for any name (decision 39). Once they
+have, a name without a queue is a mistake (decision 86).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from trainyard.kube.embedded_contract import IMPLICIT
 
 
 def is_implicit(queue: Object) -> bool:
-    """The scheduler made it, and nobody has changed its spec since."""
+    """Whether the scheduler created a queue and no user has changed its spec."""
     metadata = queue["metadata"]
     marked = IMPLICIT in (metadata.get("annotations") or ())
     return marked and metadata.get("generation", 1) == 1

@@ -93,7 +93,7 @@ class Served:
     definition: str = ""
     """The name of the official schema of its objects; "" for custom kinds."""
     unset: Mapping[str, Any] = field(default_factory=dict)
-    """What its objects have besides metadata before a field is set; nobody owns it."""
+    """What its objects have besides metadata before a field is set; no manager owns it."""
     custom: bool = False
     """Defined by a CustomResourceDefinition, whose lists have no keys to merge by."""
     view_of: str = ""

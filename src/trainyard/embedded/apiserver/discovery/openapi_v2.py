@@ -43,13 +43,13 @@ def _operation(found: Mapping[str, Any]) -> Object:
         parameters.append(body)
         takes = {"consumes": list(content)}
     schema = _schema(answer["content"][_JSON]["schema"])
-    told = {"description": answer["description"], "schema": schema}
+    response = {"description": answer["description"], "schema": schema}
     return {
         **kept,
         **takes,
         "produces": [_JSON],
         "parameters": parameters,
-        "responses": {"200": told},
+        "responses": {"200": response},
     }
 
 

@@ -277,13 +277,13 @@ def _operations_below(row: Served, name: str, below: Subresource) -> Object:
     identity = {"group": group, "version": version, "kind": below.kind}
     if name in _OPTIONS_BELOW:
         action = "get" if name == "log" else "connect"
-        told = _told(identity, action, _OPTIONS_BELOW[name], {"type": "string"})
-        return {method: told for method, each in actions.items() if each in below.verbs}
+        documented = _documented(identity, action, _OPTIONS_BELOW[name], {"type": "string"})
+        return {method: documented for method, each in actions.items() if each in below.verbs}
     component = _component_name(row) if below.kind == row.kind else below.kind
     content = {"schema": reference(component)}
     return {
         method: _takes(row, method, content)
-        | _told(identity, _ACTIONS.get(each, each), _OPTIONS.get(each, {}), content["schema"])
+        | _documented(identity, _ACTIONS.get(each, each), _OPTIONS.get(each, {}), content["schema"])
         for method, each in actions.items()
         if each in below.verbs
     }
@@ -297,8 +297,9 @@ def _operation(row: Served, method: str, action: str) -> Object:
         content = {"schema": reference(component + _LIST)}
     elif method == "delete":
         content = {"schema": {"type": "object"}}
-    told = _ACTIONS.get(action, action)
-    return takes | _told(_identity(row), told, _OPTIONS.get(action, {}), content["schema"])
+    options = _OPTIONS.get(action, {})
+    action = _ACTIONS.get(action, action)
+    return takes | _documented(_identity(row), action, options, content["schema"])
 
 
 def _takes(row: Served, method: str, content: Object) -> Object:
@@ -312,7 +313,7 @@ def _takes(row: Served, method: str, content: Object) -> Object:
     return {"requestBody": {"required": True, "content": kinds}}
 
 
-def _told(
+def _documented(
     identity: Object, action: str, options: Mapping[str, tuple[Object, str]], answer: Object
 ) -> Object:
     content = {"application/json": {"schema": answer}}

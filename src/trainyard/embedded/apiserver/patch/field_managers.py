@@ -56,7 +56,7 @@ Entries = dict[Manager, Object]
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A plain write: what it changes becomes its manager's, and nobody else's."""
+    """A write without apply: the fields that it changes belong to its manager alone."""
 
     manager: str
     served: Served
@@ -66,7 +66,7 @@ class Update:
         """Write the ownership of fields into `new`, which is about to replace `old`."""
         metadata = new["metadata"]
         entries = self._known(new, old)
-        if not entries and old is not None:  # nobody began to record, or a client ended it
+        if not entries and old is not None:  # never recorded, or a client removed the record
             metadata.pop("managedFields", None)
             return
         is_status = self.subresource == "status"

@@ -25,7 +25,7 @@ _SYSTEM = {
     *("name", "namespace", "uid", "resourceVersion", "generation", "selfLink", "managedFields"),
     *("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"),
 }
-"""What nobody owns of an object's metadata."""
+"""Metadata that no manager owns."""
 _ATOMIC = {
     *("configMapKeyRef", "fieldRef", "resourceFieldRef", "secretKeyRef"),
     *("labelSelector", "nodeSelector", "selector"),
@@ -36,7 +36,7 @@ _HERE = "."
 LEAF: Fields = {}
 """One for all: sets are shared, never change one."""
 _NESTED = (dict, list)
-_MOST_CACHED = 64
+_MAX_CACHED = 64
 """Keys of a map, or characters of a name, that are remembered."""
 
 
@@ -137,7 +137,7 @@ def _whole(value: Any, field: str, custom: bool) -> Fields:
         return LEAF if custom else _items(value, field)
     if not isinstance(value, dict) or (field in _ATOMIC and not custom):
         return LEAF
-    is_short = len(value) <= _MOST_CACHED and not custom
+    is_short = len(value) <= _MAX_CACHED and not custom
     found = _flat(tuple(value)) if is_short else _flat.__wrapped__(tuple(value))
     below = [(key, child) for key, child in value.items() if type(child) in _NESTED and child]
     if below:
@@ -173,7 +173,7 @@ def element(field: str, item: Any) -> str:
     if not key or key not in item:
         return ""
     value = item[key]
-    if type(value) is str and len(value) <= _MOST_CACHED:
+    if type(value) is str and len(value) <= _MAX_CACHED:
         return _keyed(key, value)
     return f"k:{_json({key: value})}"
 

@@ -88,10 +88,10 @@ def json_patch(target: Any, operations: Any) -> Any:
             AttributeError,
             RecursionError,
         ) as error:
-            told = request_limits.shortened(repr(operation))
+            shown = request_limits.shortened(repr(operation))
             raise ApiError(
                 f"the server rejected our request due to an error in our request: "
-                f"the JSON patch operation {told} fails: {request_limits.shortened(str(error))}",
+                f"the JSON patch operation {shown} fails: {request_limits.shortened(str(error))}",
                 code=422,
                 reason="Invalid",
             ) from error
@@ -101,15 +101,15 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 def _check_operation(operation: Any) -> None:
     """Raise BadRequest for a malformed operation, before any is applied."""
-    told = request_limits.shortened(repr(operation))
+    shown = request_limits.shortened(repr(operation))
     name = operation.get("op") if isinstance(operation, dict) else None
     wanted = _NEEDED.get(name) if isinstance(name, str) else None
     if wanted is None:
-        raise bad_request(f"invalid operation {told}: its op is none of {', '.join(_NEEDED)}")
+        raise bad_request(f"invalid operation {shown}: its op is none of {', '.join(_NEEDED)}")
     if missing := [key for key in wanted if key not in operation]:
-        raise bad_request(f"invalid operation {told}: it has no {missing[0]}")
+        raise bad_request(f"invalid operation {shown}: it has no {missing[0]}")
     if not all(isinstance(operation.get(key, ""), str) for key in ("path", "from")):
-        raise bad_request(f"invalid operation {told}: path and from are texts")
+        raise bad_request(f"invalid operation {shown}: path and from are texts")
 
 
 def unknown_fields(operations: Any) -> list[str]:

@@ -50,8 +50,8 @@ def _wanted(request: Request, target: Target) -> Deletion:
     body, _ = request_body.body_object(request)
     kind, version = body.get("kind") or _KIND, body.get("apiVersion") or _VERSIONS[0]
     if kind != _KIND or version not in _VERSIONS:
-        told = shortened(f"{version} {kind}")
-        raise bad_request(f"{told} in the body is not an {_KIND} of {' or '.join(_VERSIONS)}")
+        stated = shortened(f"{version} {kind}")
+        raise bad_request(f"{stated} in the body is not an {_KIND} of {' or '.join(_VERSIONS)}")
     eviction = object_admission.decode_as({**body, "kind": kind, "apiVersion": _VERSIONS[0]}, _KIND)
     about = eviction.get("metadata") or {}
     if about.get("name") != target.name:

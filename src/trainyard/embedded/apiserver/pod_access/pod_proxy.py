@@ -253,5 +253,5 @@ class _Answer:
             finally:
                 await self._connection.close()
 
-        told = [pair for pair in self._headers if pair[0].lower() != "content-length"]
-        return Upgrade(told, run)
+        headers = [pair for pair in self._headers if pair[0].lower() != "content-length"]
+        return Upgrade(headers, run)

@@ -202,8 +202,8 @@ def _since(request: Request) -> datetime | None:
         try:
             return times.parse(text)
         except ValueError as error:
-            told = f"sinceTime must be an RFC 3339 time, not {shortened(text)!r}"
-            raise bad_request(told) from error
+            message = f"sinceTime must be an RFC 3339 time, not {shortened(text)!r}"
+            raise bad_request(message) from error
     seconds = whole_number(request, "sinceSeconds")
     if seconds is None:
         return None

@@ -13,7 +13,7 @@ from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.storage.journal import Object
 
 _PROPAGATIONS = (None, "Background", "Foreground", "Orphan")
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 _KIND = "DeleteOptions"
 
 
@@ -68,7 +68,7 @@ def _grace_seconds(options: Object, query: Mapping[str, str]) -> int | None:
     if found is not None or text is None:
         return found
     digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
-        told = f"gracePeriodSeconds must be a number of seconds, not {shortened(text)!r}"
-        raise bad_request(told)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS):
+        message = f"gracePeriodSeconds must be a number of seconds, not {shortened(text)!r}"
+        raise bad_request(message)
     return int(text)

@@ -163,8 +163,10 @@ def _field_terms(text: str) -> list[tuple[str, bool, str]]:
     found = [(term, _FIELD.match(term)) for term in _check_count(terms)]
     for term, match in found:
         if match is None:
-            told = f"invalid field selector {shortened(term)!r}: expected path=value or path!=value"
-            raise bad_request(told)
+            message = (
+                f"invalid field selector {shortened(term)!r}: expected path=value or path!=value"
+            )
+            raise bad_request(message)
     return [
         (match["path"], match["operator"] != "!=", re.sub(r"\\(.)", r"\1", match["value"]))
         for _, match in found

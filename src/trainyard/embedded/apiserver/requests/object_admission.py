@@ -51,11 +51,11 @@ class FieldValidation:
         """Refuse the request, or return the warnings about unknown and duplicate fields."""
         notes = [*self.found, *(f"unknown field {_quoted(problem)}" for problem in unknown)]
         if notes and self.mode == "Strict":
-            told = f"strict decoding error: {', '.join(notes[:MAX_CAUSES])}"
+            message = f"strict decoding error: {', '.join(notes[:MAX_CAUSES])}"
             raise (
-                served.refused(obj, StatusCause("patch", told))
+                served.refused(obj, StatusCause("patch", message))
                 if self.is_patch
-                else bad_request(told)
+                else bad_request(message)
             )
         return notes if self.mode == "Warn" else []
 
@@ -123,11 +123,11 @@ def decode_as(value: object, definition: str, *, is_patch: bool = False) -> Obje
     found = decode(value, definition)
     if problems := [*found.malformed, *found.errors]:
         listed = ", ".join(problem.detail for problem in problems)
-        told = f"it cannot be handled as a {definition}: {listed}"
+        message = f"it cannot be handled as a {definition}: {listed}"
         raise (
-            invalid(definition, "", "", [StatusCause("patch", told)])
+            invalid(definition, "", "", [StatusCause("patch", message)])
             if is_patch
-            else bad_request(told)
+            else bad_request(message)
         )
     return found.obj
 

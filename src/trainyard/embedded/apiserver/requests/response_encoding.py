@@ -44,7 +44,7 @@ def _warnings(warnings: Sequence[str]) -> list[tuple[str, str]]:
         clean = "".join(each if each.isprintable() else " " for each in text[:left])
         left -= len(clean)
         if left <= 0:
-            break  # as kube-apiserver: whoever makes so many mistakes has been told of some
+            break  # as kube-apiserver: the warnings so far are enough
         clean = clean.replace("\\", "\\\\").replace('"', '\\"')
         headers.append(("Warning", f'299 - "{" ".join(clean.split())}"'))
     return headers

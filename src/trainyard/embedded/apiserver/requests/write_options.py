@@ -7,7 +7,7 @@ from trainyard.embedded.apiserver.http.http_messages import Request
 from trainyard.embedded.apiserver.requests.request_limits import shortened
 
 _GROUP = "meta.k8s.io"
-_MOST_MANAGER = 128
+_MAX_MANAGER_BYTES = 128
 _DRY_RUN = "All"
 FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
@@ -16,9 +16,9 @@ def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
     """Raises Invalid for wrong options of the kind `kind`."""
     causes = dry_run_causes(request.queries)
     manager = request.query.get("fieldManager", "")
-    if len(manager.encode("utf-8", "replace")) > _MOST_MANAGER:
+    if len(manager.encode("utf-8", "replace")) > _MAX_MANAGER_BYTES:
         causes.append(
-            StatusCause("fieldManager", f"Too long: may not be longer than {_MOST_MANAGER}")
+            StatusCause("fieldManager", f"Too long: may not be longer than {_MAX_MANAGER_BYTES}")
         )
     if not manager.isprintable():
         text = f"Invalid value: {shortened(manager)!r}: should only contain printable characters"
@@ -38,7 +38,7 @@ def manager(request: Request) -> str:
     program = request.headers.get("user-agent", "").partition("/")[0]
     if not program.isprintable():
         program = "".join(filter(str.isprintable, program))
-    return program.encode()[:_MOST_MANAGER].decode(errors="ignore") or "unknown"
+    return program.encode()[:_MAX_MANAGER_BYTES].decode(errors="ignore") or "unknown"
 
 
 def dry_run_causes(queries: list[tuple[str, str]]) -> list[StatusCause]:

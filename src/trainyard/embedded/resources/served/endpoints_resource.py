@@ -10,7 +10,7 @@ from trainyard.kube.resources import ENDPOINT_SLICES, ENDPOINTS
 from trainyard.schema.problems import Problem, error
 from trainyard.schema.rules.endpoint_rules import endpoint_slice, endpoints
 
-_MOST_SHOWN = 3
+_MAX_SHOWN = 3
 
 
 class _Endpoints(Served):
@@ -49,8 +49,8 @@ class _EndpointSlices(Served):
 
 def _shown(texts: list[str], *, none: str = "<none>") -> str:
     """As kubectl: the first few."""
-    more = len(texts) - _MOST_SHOWN
-    return (",".join(texts[:_MOST_SHOWN]) + (f" + {more} more..." if more > 0 else "")) or none
+    more = len(texts) - _MAX_SHOWN
+    return (",".join(texts[:_MAX_SHOWN]) + (f" + {more} more..." if more > 0 else "")) or none
 
 
 def _addresses(obj: Object) -> str:
