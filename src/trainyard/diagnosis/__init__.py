@@ -1,4 +1,7 @@
-"""Why a job is not where its user wants it, from what the API tells. Pure: no I/O, no clock."""
+"""Explains why a job is not where its user wants it, from objects of the API.
+
+Pure: no I/O, no clock. Each rule looks for one kind of cause; the table below has them by gravity.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ _RULES: tuple[_Rule, ...] = (
     pod_blockers.unready,
     pod_blockers.starting,
 )
-"""Gravest first: what a later rule finds may follow from what an earlier one found."""
+"""Gravest first: what a later rule finds may be a consequence of an earlier one."""
 _CONCLUSIVE = frozenset(
     {job_blockers.being_deleted, finished_jobs.succeeded, finished_jobs.failed, job_blockers.paused}
 )
@@ -68,7 +71,7 @@ _EXPLAINED_REASONS = frozenset(
         *("LaunchWaits", "Hung", "Straggler", "NodeCheck"),
     }
 )
-"""Reasons of warnings that the causes tell in other words."""
+"""Reasons of warnings that the causes already explain in other words."""
 
 
 def causes(situation: Situation) -> list[Cause]:

@@ -1,4 +1,4 @@
-"""What the end of a process says about its cause: exit codes, signals and last words."""
+"""Derives the cause of a process's end from its exit code, signal and last lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The failure card: whom to blame, one exception and where, one cause, one remedy, one command."""
+"""The failure card: who failed first, the exception and its place, cause, remedy, and a command."""
 
 from __future__ import annotations
 

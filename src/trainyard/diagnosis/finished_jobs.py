@@ -1,4 +1,4 @@
-"""Jobs that have ended: how, and what could be done about it."""
+"""How a job ended, and what its user can do about it."""
 
 from __future__ import annotations
 

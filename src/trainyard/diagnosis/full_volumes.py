@@ -1,4 +1,4 @@
-"""Which volume or disk is full, as far as the failure and the pod tell."""
+"""Finds out which volume or disk is full, as far as the failure and the pod show it."""
 
 from __future__ import annotations
 

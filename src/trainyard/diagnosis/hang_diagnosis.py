@@ -1,4 +1,4 @@
-"""A job whose ranks get nowhere, or wait for one that works (decision 225)."""
+"""Explains a job whose ranks hang, or wait for one that works (decision 225)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs that have not ended: what holds the whole job up."""
+"""What blocks a whole job that has not ended: deletion, pause, the controller, quotas, disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A launch over ssh that all replicas wait for: for whom, why, and what its programs said."""
+"""Why a launch over ssh has not started: which replicas it waits for, and what they logged."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What programs, Python, torch and shells say before they end, and what it means.
+"""A table of messages of programs, Python, torch and shells, with their meaning and a remedy.
 
-A row is for what a newcomer cannot read out of the words alone, or has a remedy other than to
-correct the line that raised it. The more special one comes first.
+A row is for what a newcomer cannot understand from the message alone, or what has another remedy
+than to correct the line that raised it. More specific rows come first.
 """
 
 from __future__ import annotations

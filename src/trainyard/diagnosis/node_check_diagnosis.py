@@ -1,4 +1,4 @@
-"""The check of the nodes before the start, and what it came to (decision 295)."""
+"""Explains the node check before a job's start, and its results (decision 295)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds up single pods of a job that has not ended: no place, image, volume or node."""
+"""What blocks single pods of a job that has not ended: scheduling, image, volume, node, probes."""
 
 from __future__ import annotations
 

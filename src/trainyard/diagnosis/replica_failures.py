@@ -1,4 +1,4 @@
-"""How a replica ended: of itself, by a probe, or before it began; and what that means."""
+"""Describes how a replica failed: by itself, by a probe, or before it started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a job when somebody asks what is the matter with it."""
+"""The input of a diagnosis: a job with its pods, events and logs at one time."""
 
 from __future__ import annotations
 

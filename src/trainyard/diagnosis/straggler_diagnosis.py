@@ -1,4 +1,4 @@
-"""Ranks that are late again and again, so that the others wait for them (decision 287)."""
+"""Explains stragglers: ranks that are regularly late, so that others wait (decision 287)."""
 
 from __future__ import annotations
 

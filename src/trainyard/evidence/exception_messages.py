@@ -1,4 +1,4 @@
-"""Messages of exceptions that take more than one line."""
+"""Reads messages of exceptions that span several lines of a log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Message:
     _is_sentence: bool = False
 
     def continues(self, line: str) -> bool:
-        """Take the next line; whether it belongs to the message."""
+        """Take the next line; return whether it belongs to the message."""
         rest, self._lines = line.strip(), self._lines + 1
         if not rest or self._lines > _MOST_LINES or len(self.text) > _LONGEST:
             return False

@@ -1,4 +1,4 @@
-"""What launchers say at a failure: whom they blame, and which lines are theirs, not a program's."""
+"""Reads launchers' reports of a failure: which rank they blame, and which lines are theirs."""
 
 from __future__ import annotations
 

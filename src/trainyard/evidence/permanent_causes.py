@@ -1,7 +1,7 @@
-"""What a program ended with, reduced so that two ends can be compared, where it may last.
+"""Finds the permanent cause of a failure, in a form in which two failures can be compared.
 
-What passes by itself has no such cause: a network, a server, a device or a port that somebody
-else holds, a signal from outside. In doubt there is none (decision 229).
+Transient failures have none: a network, a server, a device or a port that is in use, a signal from
+outside. In doubt there is no permanent cause (decision 229).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Exceptions that only follow: a process lost its peer, or was asked to end (decision 138)."""
+"""Recognizes exceptions that are consequences of another failure (decision 138).
+
+A process lost its peer, was asked to end, or reports that a child failed.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ _WORDS = re.compile(
     r"|Timed out waiting \d+ms for (?:recv|send)|killed by signal: Terminated|Read error \[|"
     r"Gloo connectFullMesh failed"
 )
-"""What a process says that lost a peer, in torch 2.13's words and those of gloo and NCCL."""
+"""Messages of a process that lost a peer, by torch 2.13, gloo and NCCL."""
 _SERVER_CLIENTS = re.compile(
     r"/(?:urllib|urllib3|http|requests|aiohttp|httpx|httpcore|huggingface_hub|fsspec|boto3"
     r"|botocore|smart_open|wandb|mlflow)/"
 )
-"""Packages whose other end is a server of somebody, and no peer."""
+"""Client packages of servers. What fails below them is no loss of a peer."""
 _OF_CHILD = re.compile(
     r"(?:^|\.)(?:ChildFailedError|Process(?:Exited|Raised)Exception|CalledProcessError"
     r"|BrokenProcessPool)$"
@@ -31,7 +34,7 @@ _OF_CHILD = re.compile(
 
 
 def is_secondary(raised: RaisedException) -> bool:
-    """Whether it says no more than that a peer, or whoever ended the process, was there first."""
+    """Whether it only says that a peer failed first, or that the process was asked to end."""
     if comes_from_server(raised):
         return False
     if _TYPE.search(raised.type) or _WORDS.search(raised.message):
@@ -44,10 +47,10 @@ def is_secondary(raised: RaisedException) -> bool:
 
 
 def comes_from_server(raised: RaisedException) -> bool:
-    """Whether it was raised below a client of somebody's server."""
+    """Whether it was raised inside a client of a server."""
     return any(_SERVER_CLIENTS.search(frame.file) for frame in raised.frames)
 
 
 def reports_child_failure(raised: RaisedException) -> bool:
-    """Whether it says no more than that a process failed which this one had started."""
+    """Whether it only says that a child process failed."""
     return _OF_CHILD.search(raised.type) is not None

@@ -1,4 +1,4 @@
-"""Places in source, as tracebacks and stacks name them."""
+"""Parses the source locations in tracebacks and stacks."""
 
 from __future__ import annotations
 

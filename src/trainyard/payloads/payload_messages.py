@@ -1,8 +1,9 @@
-"""What the launch over ssh is told, and what its programs say to each other. Types only.
+"""Messages between the controller and payloads, and among payloads. Types only.
 
 The controller writes a ``LaunchDescription`` into each pod's annotation ``trainyard.dev/launch``;
-it is mounted as ``launch.json``. This file is not mounted: the programs import it for type checking
-alone, and it has to be valid for Python 3.8 as well.
+it is mounted as ``launch.json``. This file is not shipped: payloads import it for type checking
+only, and it has to be valid for Python 3.8 as well. Names of fields are wire names, which pods of
+other versions know.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ unknown>``, ``leaving`` (the pod is being deleted); and the answers to ``reset``
 
 
 class Observation(TypedDict):
-    """What the observer in a rank tells of it. ``kind`` is of `signs`, or ``Left``; ``seconds``
+    """What the observer in a rank reports. ``kind`` is of `signs`, or ``Left``; ``seconds``
     says for how long; after ``every`` seconds there is another. ``line`` and ``frames`` (innermost
     first) are files, lines and functions; ``counts``, of each group, the last collective begun and
     the last completed; ``ring``, of one that is stuck, its last collectives. ``arrivals`` are, by
@@ -162,7 +163,7 @@ class Observation(TypedDict):
 
 
 class AttemptReport(TypedDict):
-    """What holds a pod that starts again in place tells of it: the pod, its present attempt, and
+    """What the in-place supervisor of a pod reports: the pod, its present attempt, and
     once that has ended, with which code, how many seconds ago, and what it wrote last."""
 
     uid: str

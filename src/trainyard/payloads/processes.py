@@ -1,7 +1,7 @@
-"""The processes of one replica: who is below whom, and what part each has in the training.
+"""The processes of one replica: their tree, and the part that each has in the training.
 
-Parts are told from ``/proc`` alone, because nobody says what a user's command starts. Mounted into
-the user's image: standard library, Python 3.8.
+Parts are derived from ``/proc`` alone, because nothing else shows what a user's command starts.
+Mounted into the user's image: standard library, Python 3.8.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 2.0, 60.0
 
 
 class ReportClient:
-    """The way to the controller: a connection that is kept while it works."""
+    """A client of the controller's channel, with one connection that is kept while it works."""
 
     def __init__(self, url: str, files: str) -> None:
         """`files`: the folder with the controller's certificate and the job's token."""
@@ -32,7 +32,10 @@ class ReportClient:
         self._pause_seconds, self._next_try_at = FIRST_PAUSE_SECONDS, 0.0
 
     def send(self, document: dict[str, Any]) -> bool:
-        """Whether the controller has taken it; False too while it is left alone."""
+        """Send a report; return whether the controller has accepted it.
+
+        After a failure nothing is sent for a while, and this returns False at once.
+        """
         if time.monotonic() < self._next_try_at:
             return False
         if self.ask(document)[0] == 200:
@@ -44,7 +47,7 @@ class ReportClient:
         return False
 
     def ask(self, document: dict[str, Any]) -> tuple[int, bytes]:
-        """Send it now; status and body of the answer, or 0 and nothing without one."""
+        """Send it now; return the HTTP status and body of the answer, or 0 and b"" without one."""
         body = json.dumps(document).encode()
         was_open = self._connection is not None
         answer = self._try(body)
@@ -53,7 +56,7 @@ class ReportClient:
         return answer
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection; the next report opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

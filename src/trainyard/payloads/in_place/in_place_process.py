@@ -1,4 +1,4 @@
-"""The command of a held pod as it was started: its process, its stderr, and whether it waits.
+"""A process of the command that is restarted in place: its stderr, and whether it stands by.
 
 Mounted into the user's image: standard library, Python 3.8.
 """
@@ -22,7 +22,7 @@ PYTHON = re.compile(r"python[0-9.]*")
 
 
 class StderrTee:
-    """The command's stderr: passed on as it comes, and its end kept."""
+    """Passes the command's stderr on as it comes, and keeps the end of it."""
 
     def __init__(self) -> None:
         self.last = b""
@@ -90,7 +90,7 @@ class CommandProcess:
         return self._received == b"%d\n" % self.pid
 
     def release(self) -> bool:
-        """Let it begin, which waits for that; False where it cannot any more."""
+        """Release a process that stands by; return False where it cannot be reached any more."""
         if self._socket is None:
             return False
         try:
@@ -100,7 +100,7 @@ class CommandProcess:
         return True
 
     def close(self) -> None:
-        """Say and hear nothing more: one that waits for the word ends."""
+        """Close the socket to the process; one that stands by ends by that."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -1,9 +1,10 @@
-"""Has a Python wait before its program begins, with what that will import (decision 307).
+"""Has a Python import modules and stand by before its program begins (decision 307).
 
-The observer's hook calls this in a Python that has `TRAINYARD_STANDBY`: with nothing to import in a
-held command (`hold.py`), which so says that it meets the hook; with modules in one that is started
-beside it for the next attempt. Nothing of the program has been read by then: with the word
-it begins as any other does. Without the word the hook ends it. Standard library, Python 3.8.
+The observer's hook calls this in a Python that has `TRAINYARD_STANDBY`. The running command of a
+job that restarts in place has nothing to import; it only confirms that it has the hook. A process
+that is started for the next attempt imports the modules and waits. None of the program has been
+read by then, so once released it begins as any other Python. Without the release the hook ends it.
+Standard library, Python 3.8.
 """
 
 from __future__ import annotations

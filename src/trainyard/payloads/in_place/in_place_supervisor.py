@@ -1,9 +1,9 @@
-"""First process of the container that trains, in a job that restarts in place.
+"""First process of the training container, in a job that restarts in place.
 
-It starts the command, and when that has failed it stays: it tells the controller how the attempt
-ended, and waits for its word to start the command again. Until the controller has decided, and
-whenever it is silent for too long, the pod ends with the command's exit code, as it would without
-us, and new pods take its place. Mounted into the user's image: standard library, Python 3.8.
+It starts the command and, when that has failed, keeps the pod: it reports to the controller how the
+attempt ended, and waits for the answer that starts the command again. If the controller stays
+silent for too long, the pod ends with the command's exit code, as it would without this program,
+and new pods take its place. Runs in the user's image: standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STANDBY_SECONDS = 10.0
 NOT_FOUND = 127
 PR_SET_CHILD_SUBREAPER = 36
 ANSWER_SIGNAL = signal.SIGALRM
-"""By which our own thread says that there is an answer."""
+"""The signal by which the reporting thread says that there is an answer."""
 PASSED_ON = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH),
@@ -69,14 +69,14 @@ def oom_kills() -> int:
 
 
 class InPlaceSupervisor:
-    """Holds the pod, for one attempt after the other."""
+    """Keeps the pod, for one attempt after the other."""
 
     def __init__(self, argv: list[str], variables: dict[str, str]) -> None:
         given = parse_settings(variables[VARIABLE])
         self.argv, self.variables = argv, variables
         self.attempt = int(given["attempt"])
         self.state = self.running_state()
-        """How the attempt is: replaced as a whole, since another thread reads it."""
+        """The attempt's state. It is replaced as a whole, since another thread reads it."""
         self.grace, self.interval_seconds = float(given["grace"]), float(given["every"])
         self.client = ReportClient(given["url"], given["files"])
         self.child = 0

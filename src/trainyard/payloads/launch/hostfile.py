@@ -1,6 +1,6 @@
-"""Where the replicas are that a hostfile names: their addresses, and ssh's configuration for them.
+"""Addresses of the replicas that a hostfile names, and the ssh configuration that finds them.
 
-Each is called by its type and number, ``worker-0``, whatever the job is called (decision 110).
+A replica is called by its type and number, ``worker-0``, whatever the job's name (decision 110).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The launch itself, on DeepSpeed's worker-0 or ColossalAI's launcher: when, what, how it ended.
+"""Runs the launch of a job over ssh, on DeepSpeed's worker-0 or ColossalAI's launcher.
 
-Waits until every replica's ssh answers, starts the real launcher (``deepspeed``, ``colossalai
-run`` or the user's own command), watches the ranks through a minder on each replica, and ends with
-the exit code of the rank that failed first. An elastic launch starts with whoever answers, and
-starts again when the members change. Mounted into the user's image: standard library, Python 3.8.
+It waits until ssh answers on every replica, and starts the real launcher (``deepspeed``,
+``colossalai run`` or the user's own command). It watches the ranks through an agent on each
+replica, and ends with the exit code of the rank that failed first. An elastic launch starts with
+the replicas that answer, and starts again when the members change. Runs in the user's image:
+standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ STOP_SECONDS = 5.0
 LAST_OUTPUT_SECONDS = 1.0
 """How long the launcher has to hand on what its ranks wrote last."""
 END_SECONDS = 5.0
-# Decision 19.
 NOT_FOUND, LOST = 127, 137
 UNREADY = 2  # as Python's own for a script that is not there
-"""``LOST`` stands for a replica that vanished: as if killed, which may be restarted."""
+"""``LOST`` stands for a replica that vanished. It counts as killed by SIGKILL, after which a
+restart is allowed (decision 19)."""
 
 
 class RankFailure(NamedTuple):
@@ -72,7 +73,7 @@ class RankFailure(NamedTuple):
 
 
 class LaunchRunner:
-    """One launch after another until one of them is the last."""
+    """Launches again and again, until one launch is the last."""
 
     def __init__(self, spec: LaunchDescription, run: Path) -> None:
         self.spec, self.run = spec, run
@@ -91,7 +92,7 @@ class LaunchRunner:
         self.members: list[str] = []
         self.changed_at = time.monotonic()
         self.stopping = False
-        """Whether the ranks were told to end, so that how they end means nothing."""
+        """Whether the ranks have been asked to end. How they end from then on means nothing."""
         self.failures: list[RankFailure] = []
         self.started_ranks: set[str] = set()
         self.ended_ranks: set[str] = set()
@@ -99,10 +100,10 @@ class LaunchRunner:
         self.have_reset: set[str] = set()
         self.terminated = 0
         self.leaving = False
-        """Whether a member is being deleted, which its peers may take part in orderly."""
+        """Whether a member is being deleted. Its peers then have time for an orderly end."""
 
     def next_event(self, timeout: float) -> None:
-        """Take in one event, if one comes within ``timeout`` seconds."""
+        """Wait up to ``timeout`` seconds for one event, and handle it."""
         try:
             event = self.events.get(timeout=max(timeout, 0.01))
         except queue.Empty:
@@ -141,7 +142,7 @@ class LaunchRunner:
             self.have_reset.add(event.host)
 
     def lose_replica(self, host: str, reason: str) -> None:
-        """A replica is gone; what its peers report from now on is a consequence."""
+        """Note that a replica is gone. What its peers report from now on is a consequence."""
         self.ready.discard(host)
         self.changed_at = time.monotonic()
         if host in self.members and not self.stopping:
@@ -151,7 +152,10 @@ class LaunchRunner:
     # -- waiting ---------------------------------------------------------------------------
 
     def can_start(self) -> bool:
-        """All answer or, when elastic, enough do and membership has settled (decision 31)."""
+        """Whether all replicas answer, or enough do.
+
+        Fewer are enough for an elastic launch, once membership has settled (decision 31).
+        """
         if len(self.ready) == len(self.hosts):
             return True
         elastic = self.elastic
@@ -160,7 +164,7 @@ class LaunchRunner:
         return time.monotonic() - self.changed_at >= elastic["settleSeconds"]
 
     def wait_for_replicas(self) -> None:
-        """Until the launch may start, or we are told to go."""
+        """Wait until the launch can start, or this pod is to end."""
         while not self.can_start() and not self.terminated:
             self.next_event(0.2)
             missing = [self.connections[host] for host in self.hosts if host not in self.ready]
@@ -169,7 +173,10 @@ class LaunchRunner:
     # -- running ---------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Ask several replicas whether they have what the ranks need, and tell how they differ."""
+        """Run the preflight: ask the replicas what they have, and log how they differ.
+
+        Raises ReplicasNotReady where one lacks what the ranks need.
+        """
         preflight_request = self.program.preflight_request() if len(self.members) > 1 else None
         if preflight_request is None:
             return
@@ -212,7 +219,7 @@ class LaunchRunner:
         return process
 
     def should_stop(self) -> bool:
-        """A failure has been there long enough, members may join, or we are told to go."""
+        """Whether a failure has lasted long enough, members can join, or this pod is to end."""
         if self.terminated or self.leaving:
             return True
         if self.failures:
@@ -235,7 +242,7 @@ class LaunchRunner:
         return process.wait(STOP_SECONDS)
 
     def collect_late_reports(self) -> None:
-        """The launcher may be quicker than the reports of its ranks."""
+        """Wait for reports of ranks that may arrive after the launcher's own end."""
         deadline = time.monotonic() + FIRST_FAILURE_SECONDS
         while time.monotonic() < deadline and (
             self.failures or self.started_ranks - self.ended_ranks
@@ -245,8 +252,10 @@ class LaunchRunner:
             self.next_event(0.01)
 
     def stop_seconds(self) -> float:
-        """Seconds that the ranks have to end: what the pods' grace period allows if one is being
-        deleted (decision 97)."""
+        """Seconds that the ranks have to end.
+
+        If a pod is being deleted, it is what the pods' grace period allows (decision 97).
+        """
         orderly = self.terminated or self.leaving
         return self.spec["graceSeconds"] if orderly else KILL_AFTER_SECONDS
 
@@ -265,7 +274,7 @@ class LaunchRunner:
             os.killpg(process.pid, signal.SIGKILL)
 
     def running_ranks(self) -> set[str]:
-        """Ranks that have not ended, on replicas that are still to be heard of."""
+        """Ranks that have not ended, on replicas with a connection."""
         running = self.started_ranks - self.ended_ranks
         return {rank for rank in running if self.connections[rank.split()[0]].ssh is not None}
 
@@ -291,7 +300,7 @@ class LaunchRunner:
         return 0
 
     def should_launch_again(self) -> bool:
-        """Whether members came or went, rather than the training ended."""
+        """Whether the launch ended because members came or went, and not because training ended."""
         if not self.elastic or self.terminated:
             return False
         if self.failures:
@@ -337,7 +346,7 @@ class LaunchRunner:
 
 
 def main() -> int:
-    """Read the launch, run it, and let the other replicas go if it was the last."""
+    """Run the launch that a file describes. If it was the last, release the other replicas."""
     spec: LaunchDescription = json.loads(Path(sys.argv[1]).read_text())
     run = Path(sys.argv[2])
     launch = LaunchRunner(spec, run)

@@ -1,6 +1,6 @@
-"""The programs of the launches: ``deepspeed``, ``colossalai run``, or the user's own; their codes.
+"""The launchers that a launch runs: ``deepspeed``, ``colossalai run``, or the user's own command.
 
-Mounted beside ``launch.py``, which decides when to run them.
+This says how each is called, and how its exit code reads. `launch_runner` decides when to run it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def encode(argument: str) -> str:
 
 
 class Program:
-    """What to run, once the replicas answer."""
+    """A launcher: what to run once the replicas answer. This one is the user's own command."""
 
     name = "the command"
     must_start_ranks = False
@@ -77,7 +77,7 @@ class Program:
         self.spec, self.run = spec, run
 
     def preflight_request(self) -> PreflightRequest | None:
-        """What every replica must have; None: nothing is known."""
+        """What every replica must have; None where that is not known."""
         return None
 
     def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:

@@ -1,7 +1,7 @@
-"""Looks, before a launch on several replicas, whether each has what the ranks need (decision 102).
+"""Checks, before a launch on several replicas, that each has what the ranks need (decision 102).
 
 As a program it runs in a replica's ssh session, with the environment that the ranks will have, and
-prints what it found. The launch asks all replicas at once and compares. Mounted beside
+prints what it found. The launch asks all replicas at once and compares the answers. Mounted beside
 ``launch.py``: standard library, Python 3.8.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # types are not shipped to pods
     from trainyard.payloads.payload_messages import PreflightAnswer, PreflightRequest
 
 ANSWER_SECONDS = 30.0
-"""A replica that does not tell in time is left to the launch itself."""
+"""A replica that does not answer in time is left to the launch itself."""
 PACKAGES = ("torch", "deepspeed", "colossalai")
 MOST_NAMED_HOSTS = 3
 """As many hosts that differ alike are named: an Event has room for 1 KiB."""
@@ -53,7 +53,7 @@ def interpreter_or_program(program: str) -> str:
 
 
 def inspect_replica(wanted: PreflightRequest) -> PreflightAnswer:
-    """What is here."""
+    """What this replica has and lacks."""
     missing = []
     folder, program, script = wanted["folder"], wanted["program"], wanted["script"]
     try:
@@ -83,7 +83,7 @@ def versions(python: str) -> dict[str, str]:
 
 
 class PreflightQuery(threading.Thread):
-    """One replica is asked."""
+    """Asks one replica, in a thread; `found` stays None without an answer in time."""
 
     def __init__(self, host: str, wanted: PreflightRequest) -> None:
         super().__init__(daemon=True, name=f"preflight of {host}")

@@ -1,4 +1,4 @@
-"""How the training on one replica is ended: each rank is asked once, and at once (decision 97).
+"""Ends the training on one replica: each rank is asked once, and without delay (decision 97).
 
 Asking is SIGTERM. Whom: the first processes below ours that are no mere launchers, since what a
 rank has below it, such as loaders of data, is its own business and lives as long as it does. What
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     ProcessIdentity = tuple[int, int]
 
 CARRIERS_SECONDS = 2.0
-"""How much longer than the ranks the processes have that hold them, to tell of their end."""
+"""How much longer than the ranks the processes have that lead to them, to report their end."""
 
 
 LAST_WORDS_SECONDS = 1.0
@@ -64,7 +64,7 @@ def training_processes(root: int, run: Path) -> list[TrainingProcess]:
 
 
 class RankShutdown:
-    """The end of the training below this process; it knows whom it has asked."""
+    """Ends the training below this process, and remembers which processes it has asked."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -85,9 +85,9 @@ class RankShutdown:
         self.kill_at = max(self.kill_at, time.monotonic() + seconds)
 
     def step(self) -> bool:
-        """Do what is due now; whether the training has ended.
+        """Do what is due now; return whether the training has ended.
 
-        To be called again soon, until it has.
+        Call it again every few hundredths of a second until it has.
         """
         everyone = training_processes(os.getpid(), self.run)
         below: list[TrainingProcess] = []

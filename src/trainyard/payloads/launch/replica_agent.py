@@ -1,11 +1,11 @@
-"""The launch's ears and hands on one replica, at the far end of an ssh connection.
+"""The launch's agent on one replica, at the far end of an ssh connection.
 
-Prints what the ranks here report, and passes commands on to the supervisor. Lines out: ``hello
-<unix time>``, with ``joins`` where this replica is a newcomer, then the names of the report files
-as they appear. Lines in: ``stop <seconds>`` (end the ranks, by force after that time), ``reset``
-(forget all reports), ``end`` (the launch is over), ``fail <exit code>`` (for this replica, with
-that code). When the connection breaks, the launch is gone and the ranks end: none may hold a GPU
-for nobody.
+It prints what the ranks on this replica report, and passes orders on to the supervisor. Lines out:
+``hello <unix time>``, with ``joins`` where this replica is a newcomer, then the names of the report
+files as they appear. Lines in: ``stop <seconds>`` (end the ranks, by force after that time),
+``reset`` (forget all reports), ``end`` (the launch is over), ``fail <exit code>`` (for this
+replica, with that code). When the connection breaks, the launch is gone and the ranks end: none may
+hold a GPU for nobody.
 
 A launch never meets ranks of the one before: neither ``hello`` nor the answer to ``reset`` is given
 while there are any.
@@ -29,11 +29,11 @@ if TYPE_CHECKING:  # types are not shipped to pods
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = "5"
-"""Time for the ranks to end when the launch has gone without a word."""
+"""Seconds that the ranks have to end when the connection to the launch breaks."""
 
 
 def log_line(message: str) -> None:
-    """One line for the pod's log."""
+    """Write one line to the pod's log."""
     print(f"trainyard: {message}", file=sys.stderr, flush=True)
 
 
@@ -44,7 +44,7 @@ def remove_reports(reports: Path) -> None:
 
 
 def reply(word: AgentReply, rest: str = "") -> None:
-    """A line to the launch."""
+    """Write a line to the launch."""
     print(f"{word} {rest}".rstrip(), flush=True)
 
 
@@ -72,12 +72,12 @@ class ReplicaAgent:
         owner.write_text(str(os.getpid()))
 
     def stop(self, seconds: str) -> None:
-        """Let the supervisor end the ranks."""
+        """Have the supervisor end the ranks within so many seconds."""
         (self.run / "grace").write_text(seconds)
         os.kill(self.supervisor, signal.SIGUSR2)
 
     def await_end(self) -> None:
-        """Until no rank is left; the supervisor sees to it."""
+        """Wait until no rank is left; the supervisor ends them."""
         while training_processes(self.supervisor, self.run):
             time.sleep(POLL_SECONDS)
 
@@ -89,7 +89,7 @@ class ReplicaAgent:
             print(name, flush=True)
 
     def obey(self, line: str) -> None:
-        """Carry out one command."""
+        """Carry out one order of the launch."""
         word, _, rest = line.partition(" ")
         if word == "stop":
             self.stop(rest)
@@ -104,7 +104,7 @@ class ReplicaAgent:
             os.kill(self.supervisor, signal.SIGUSR1)
 
     def relay(self) -> None:
-        """Until the connection ends."""
+        """Report and obey until the connection ends."""
         buffer = b""
         joins = " joins" if (self.run / "joins").exists() else ""
         reply("hello", f"{time.time()}{joins}")
@@ -121,7 +121,7 @@ class ReplicaAgent:
 
 
 def main() -> None:
-    """Relay; then, since the launch is gone, let the ranks go too."""
+    """Relay until the launch is gone, then end the ranks."""
     minder = ReplicaAgent(Path(sys.argv[1]), int(sys.argv[2]))
     minder.claim()
     try:

@@ -1,8 +1,8 @@
-"""The launch's connections to the replicas, and what it tells of those that it waits for.
+"""The launch's ssh connections to the replicas, and its report on those that it waits for.
 
-A link waits until a replica's sshd answers, starts a minder there and passes its lines on. It
-never gives up, and always has a reason for which it is not there yet. Mounted beside
-``launch.py``: standard library, Python 3.8.
+A connection waits until a replica's sshd answers, starts the replica agent there, and passes the
+agent's lines on. It never gives up, and always knows why it is not established yet. Runs in the
+user's image, beside the launch: standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MOST_NAMED_HOSTS = 3
 
 
 class LaunchEvent(NamedTuple):
-    """What a thread tells the main one."""
+    """An event that a thread hands to the main thread."""
 
     what: str
     host: str = ""
@@ -45,7 +45,7 @@ class LaunchEvent(NamedTuple):
 
 
 class ReplicaConnection(threading.Thread):
-    """The connection to one replica: waits for its sshd, then relays its minder's lines."""
+    """The connection to one replica: waits for its sshd, then relays its agent's lines."""
 
     def __init__(
         self, host: str, address: tuple[str, int], events: queue.SimpleQueue[LaunchEvent]
@@ -76,7 +76,7 @@ class ReplicaConnection(threading.Thread):
 
     @property
     def why(self) -> str:
-        """Why it is not there yet; never empty."""
+        """Why the connection is not established yet; never empty."""
         asked = self.asked_at
         if asked is not None and time.monotonic() - asked > BANNER_SECONDS:
             return UNANSWERED
@@ -98,7 +98,7 @@ class ReplicaConnection(threading.Thread):
         return False
 
     def addresses(self) -> list[str]:
-        """Its addresses; a name server that does not answer holds this up for long."""
+        """The replica's addresses. A name server that does not answer blocks this for long."""
         self.asked_at = time.monotonic()
         try:
             found = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
@@ -112,7 +112,7 @@ class ReplicaConnection(threading.Thread):
         return [str(each[4][0]) for each in found]
 
     def relay(self) -> None:
-        """Pass on the minder's lines until the connection ends."""
+        """Pass on the agent's lines until the connection ends."""
         ready, said = False, ""
         if not self.has_failed:  # what came of the last one tells more
             self.reason = "ssh answers, but no session has begun"
@@ -155,7 +155,7 @@ class ReplicaConnection(threading.Thread):
             self.reason = describe_session_end(ssh.returncode, complaint or said)
 
     def send(self, order: AgentOrder, argument: str = "") -> None:
-        """An order to the minder; a broken connection is reported by ``relay``."""
+        """Send an order to the agent; ``relay`` reports a broken connection."""
         ssh = self.ssh
         if ssh is None or ssh.stdin is None:
             return
@@ -167,7 +167,7 @@ class ReplicaConnection(threading.Thread):
 
 
 def describe_session_end(code: int, said: str) -> str:
-    """Of an ssh whose session never began."""
+    """Why the session of an ssh client never began."""
     if code < 0:  # ours: it had its time
         return f"ssh answers, but no session began within {SESSION_SECONDS:g} s"
     if code == 255:  # of ssh itself, see ssh(1)
@@ -177,11 +177,11 @@ def describe_session_end(code: int, said: str) -> str:
 
 
 class LaunchProgress:
-    """What the launch waits for, told in its log and to who asks the pod whether it has started.
+    """Publishes what the launch waits for, in the pod's log and to the container's startup probe.
 
-    That is the container's startup probe: it prints the file ``waits`` of the pod's own folder, and
-    succeeds once the file ``launched`` is there (decision 100). Of a launch that starts with a
-    ``note`` it fails once more, so that the note is heard (decision 128).
+    The probe prints the file ``waits`` of the pod's own folder, and succeeds once the file
+    ``launched`` is there (decision 100). Where a launch starts with a ``note``, the probe fails
+    once more, so that the note becomes an event (decision 128).
     """
 
     def __init__(self, run: Path) -> None:
@@ -192,7 +192,7 @@ class LaunchProgress:
         self.since = self.said_at = time.monotonic()
 
     def wait(self, text: str) -> None:
-        """It still waits, for this."""
+        """Publish that the launch still waits, and for what; log it every ten seconds."""
         if text != self.text:
             self.text, self.since = text, time.monotonic()
             self.write("waits", f"trainyard: {text}\n")
@@ -202,7 +202,7 @@ class LaunchProgress:
             log_line(f"{text} ({now - self.since:.0f} s)")
 
     def done(self) -> None:
-        """It has started."""
+        """Publish that the launch has started."""
         if self.is_done:
             return
         self.is_done = True
@@ -212,7 +212,7 @@ class LaunchProgress:
         self.write("launched", "")
 
     def write(self, name: str, text: str) -> None:
-        """At once or not at all; a folder that is full keeps nobody from launching."""
+        """Write a file atomically. A full folder must not prevent the launch."""
         with contextlib.suppress(OSError):
             (self.run / f"{name}.new").write_text(text)
             os.replace(str(self.run / f"{name}.new"), str(self.run / name))

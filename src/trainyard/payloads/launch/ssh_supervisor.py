@@ -1,12 +1,12 @@
 """First process of every pod of an ssh-launched job: runs sshd, and on one replica the launch.
 
-It is mounted into the user's image, so it needs nothing but Python 3.8 and an sshd, which
-``serving.py`` prepares. In debug mode the developer's command is in the place of the launch.
+It runs in the user's image, and needs nothing but Python 3.8 and an sshd, which `sshd_setup`
+prepares. In debug mode the developer's command takes the place of the launch.
 
-When the pod is to end (SIGTERM), the ranks on it are asked once and at once (``ending.py``), and
-the pod ends when they have. Signals from the minder (``minder.py``): SIGUSR2 ends the ranks on this
-node, SIGUSR1 ends sshd and, a little later, this process, because the launch is over (with 0), or
-over for this replica.
+When the pod is to end (SIGTERM), the ranks in it are asked once and without delay
+(`rank_shutdown`), and the pod ends when they have. Signals from the replica agent: SIGUSR2 ends the
+ranks on this node. SIGUSR1 ends sshd and, a little later, this process, because the launch is over,
+or over for this replica.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def spawn(argv: list[str], variables: dict[bytes, bytes], *, reads: bool = False
 
 
 class Supervisor:
-    """Holds sshd and, on the launching replica, the launch."""
+    """Supervises sshd and, on the launching replica, the launch."""
 
     def __init__(
         self, spec: LaunchDescription, options: argparse.Namespace, environment: list[bytes]
@@ -92,13 +92,13 @@ class Supervisor:
             self.main = spawn(arguments, variables)
 
     def start_sshd(self) -> None:
-        """Let others in over ssh."""
+        """Start sshd, for the other replicas."""
         self.server = SshdServer(sshd_setup.sshd_command(self.spec["sshd"], self.run))
         self.sshd = self.server.pid
 
     def start_debugging(self, command: list[str]) -> None:
         """The developer's command, beside an sshd for a launch by hand unless it is one itself."""
-        # Decision 98.
+        # A developer may bring an sshd of their own, with options that win over ours (decision 98).
         if Path(command[0]).name == "sshd":
             command = sshd_setup.with_own_configuration(command, self.run)
         else:
@@ -115,13 +115,13 @@ class Supervisor:
             raise CannotServeSsh(f"cannot run {command[0]}: {error.strerror}", NOT_FOUND) from error
 
     def handle_signal(self, number: int) -> None:
-        """What a signal wants."""
+        """React to a signal."""
         if number in (signal.SIGTERM, signal.SIGINT):
             self.terminate()
         elif number == signal.SIGUSR2:
             self.ending.begin(self.stop_seconds())
         elif number == signal.SIGUSR1 and not self.launch_is_over:
-            # Decision 18.
+            # Workers go a little after the launching pod, which the status follows (decision 18).
             self.launch_is_over = True
             self.ending.begin(self.stop_seconds())
             self.leave_at = time.monotonic() + END_DELAY_SECONDS
@@ -145,7 +145,7 @@ class Supervisor:
             send_signal(self.main, signal.SIGTERM)
 
     def reap(self) -> None:
-        """Take notice of whatever has ended."""
+        """Reap all children that have ended, and note the exit codes of the launch and of sshd."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -163,7 +163,7 @@ class Supervisor:
                     raise self.server.end(code)
 
     def exit_code(self) -> int | None:
-        """The pod's, if it is over."""
+        """The pod's exit code, or None while it is not over."""
         quiet = not self.ending.active or self.ending.step()
         if self.leaving and not quiet:
             return None
@@ -179,7 +179,7 @@ class Supervisor:
         return self.end_of_launch() if is_done else None
 
     def end_of_launch(self) -> int:
-        """What the launch wants this replica to end with."""
+        """The exit code that the launch gave this replica."""
         code = int((self.run / "code").read_text())
         if code:
             log_line(

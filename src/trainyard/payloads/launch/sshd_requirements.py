@@ -1,4 +1,4 @@
-"""Whether a pod can serve ssh at all, and what its sshd says when it cannot.
+"""Checks whether a pod can serve ssh at all, and reads why its sshd ended.
 
 What is missing for good (a program, an account, a right) is told before anything starts, in a
 line that begins with ``PERMANENT``: the controller does not try such a pod again. Mounted beside
@@ -16,8 +16,7 @@ import threading
 from pathlib import Path
 
 PERMANENT = "cannot start: "
-# Decision 102.
-NOT_FOUND = 127  # a shell's exit code for it
+NOT_FOUND = 127  # what a shell ends with; such a pod is not tried again (decision 102)
 CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 """What sshd of root cannot do without (capabilities(7)), and the bits of each."""
 LAST_WORDS_SECONDS = 1.0
@@ -39,7 +38,7 @@ class CannotServeSsh(Exception):
         self.permanent = permanent
 
     def log_text(self, pod: str) -> str:
-        """The line for the pod's log."""
+        """The line for the pod's log; the controller reads it."""
         return f"{PERMANENT if self.permanent else ''}{pod}: {self}"
 
 
@@ -84,7 +83,7 @@ def check_requirements(sshd: str) -> None:
 
 
 class SshdServer:
-    """sshd, whose words come to the pod's log through this process."""
+    """A running sshd. Its messages reach the pod's log through this process."""
 
     def __init__(self, argv: list[str]) -> None:
         self.said = ""
@@ -117,7 +116,7 @@ class SshdServer:
                     os.kill(self.pid, signal.SIGTERM)
 
     def end(self, code: int) -> CannotServeSsh:
-        """What to tell of its unwanted end."""
+        """The error for an end of sshd that nobody asked for."""
         self.listener.join(LAST_WORDS_SECONDS)
         how = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
         if PORT_TAKEN.search(self.said):

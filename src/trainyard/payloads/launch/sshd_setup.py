@@ -1,4 +1,4 @@
-"""What makes a replica reachable over ssh: keys, sshd's configuration, what its sessions get.
+"""Makes a replica reachable over ssh: keys, sshd's configuration, the environment of sessions.
 
 Everything lies in a private folder of the pod, with copies of the keys (ssh refuses keys that
 others may read, and a mounted Secret's mode cannot suit root and non-root images alike). The server
@@ -134,7 +134,7 @@ def copy_keys(keys: Path, run: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     for name in ("id_ed25519", "ssh_host_ed25519_key"):
         write(folder / name, (keys / name).read_bytes())
-    # Decision 103: as of a nested shell, so that bash does not read ~/.bashrc.
+    # SHLVL as of a nested shell keeps bash from reading ~/.bashrc (decision 103).
     key = (keys / "authorized_keys").read_bytes()
     write(folder / "authorized_keys", b'environment="SHLVL=1" ' + key)
     # All replicas of the job share one host key, under whatever name they are reached.
@@ -204,7 +204,8 @@ def training_environment(pairs: list[bytes], run: Path, grace_seconds: float) ->
 
 def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes]) -> None:
     """The forced command: every session gets the environment of the container it lands in."""
-    # Decision 17.
+    # Ranks report by empty files in these folders, so that a report is whole or not there
+    # (decision 17).
     for name in ("reports", "asked"):
         (run / name).mkdir(mode=0o700, exist_ok=True)
     text = SESSION.format(

@@ -1,8 +1,8 @@
-"""Tries a matmul, and collectives with partners one after the other, and tells how long they took.
+"""Times a matmul, and then collectives with one partner after the other, for the node check.
 
-Started by ``node_check.py`` with the Python of the image, whose torch it uses: nccl where there are
-GPUs, else gloo. Each try is a process of its own, so that none that crashes or hangs takes the next
-along. Mounted into the user's image: standard library, Python 3.8, and torch.
+`node_check_runner` starts it with the Python of the image, whose torch it uses: nccl where there
+are GPUs, else gloo. Each try is a process of its own, so that one that crashes or hangs does not
+spoil the next. Runs in the user's image: standard library, Python 3.8, and torch.
 """
 
 from __future__ import annotations

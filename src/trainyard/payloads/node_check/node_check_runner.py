@@ -1,9 +1,9 @@
-"""Looks, before the command of a replica starts, how its node does with those of the others.
+"""Checks the node of a replica before its command starts, alone and together with other nodes.
 
-It has the image's own torch try a matmul, tells the controller that it is ready, and once all are,
-has it try a collective with each partner that the controller names (`pairs.py`). What came of it is
-told, and then the command starts, whatever that was: it takes the place of this process. Mounted
-into the user's image: standard library, Python 3.8.
+The image's own torch tries a matmul. When all replicas have reported that they are ready, it tries
+a collective with each partner that the controller names (`node_check_collectives`). The results are
+reported, and then the command takes the place of this process, whatever they were: a node check
+must never fail a job. Runs in the user's image: standard library, Python 3.8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How often the same collectives come again: all that can be told of a training that tells nothing.
+"""How often the same collectives repeat: the progress of a training that reports none.
 
-Whether that is a step nobody can know from here: with a loss that is summed up every ten steps the
-collectives are those of one step of ten parts. Mounted into the user's image: standard library,
-Python 3.8.
+Whether one repetition is a step cannot be known from here: with a loss that is summed up every ten
+steps the collectives are those of one step of ten parts. Mounted into the user's image: standard
+library, Python 3.8.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When this process came to its collectives, by the machine's clock: of those, the last ones.
+"""Records when this process arrived at its last collectives, by the machine's clock.
 
-Where there are many, a part of them that is the same in every rank, so that the controller finds
-each rank's arrival at one and the same collective. Mounted into the user's image: standard library,
-Python 3.8.
+Where there are many, it keeps a sample that is the same in every rank, so that the controller can
+compare the ranks' arrivals at one and the same collective. Mounted into the user's image: standard
+library, Python 3.8.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Looks at the process that this runs in: its collectives, CPU time, frames, what it waits for.
+"""Samples the process that this runs in: collectives, CPU time, frames, what it waits for.
 
-Nothing is imported while it looks: a child forked meanwhile would find a module's lock held for
-ever. What is not to be told (no ``/proc``, a torch that records nothing) is empty. Mounted into the
+Sampling must import nothing: a child forked meanwhile would find a module's lock held for ever.
+What cannot be known (no ``/proc``, a torch that records nothing) is empty. Mounted into the
 user's image: standard library, Python 3.8.
 """
 

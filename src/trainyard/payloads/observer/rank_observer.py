@@ -1,9 +1,9 @@
-"""The observer inside a rank: a thread that looks at it each second, and tells the controller.
+"""The observer inside a rank: a thread that samples it each second, and reports to the controller.
 
-It prints nothing, changes no exit code, holds no lock across a fork, and ends before the
-interpreter does. A process is a rank once torch has a default process group in it, or once it
-waits, with a RANK, for the others to make one; no other process reports. Mounted into the user's
-image: standard library, Python 3.8.
+It must print nothing, change no exit code, hold no lock across a fork, and end before the
+interpreter does. A process is a rank once torch has a default process group in it, or once it has a
+RANK and waits for the other ranks to form one. No other process reports. Runs in the user's image:
+standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from trainyard.payloads.payload_messages import Observation
 
 VARIABLE = "TRAINYARD_OBSERVE"
-"""``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, the
-patience with hangs, and the channel. The script's own variables may lead elsewhere."""
+"""``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, after
+how many seconds a hang counts, and the channel to the controller."""
 EVENTS = "TRAINYARD_EVENTS"
 """Folders in which there will be files for TensorBoard, as in a PATH."""
 MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0
@@ -41,9 +41,9 @@ FRESH, RANKS_PER_SECOND = 4, 20
 FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
 """How long a fork, and the end of the process, wait for the thread."""
 LEFT = "Left"
-"""Told once, by a rank that has destroyed its process group or ends."""
+"""Reported once, by a rank that has destroyed its process group or ends."""
 ALONE = "Alone"
-"""Told once, at its end, by a process that was to be rank 0 of several, and never met any."""
+"""Reported once, at its end, by a process that was to be rank 0 of several and never met one."""
 
 
 class Settings:
@@ -62,7 +62,7 @@ class Settings:
 
 
 class Observer:
-    """Looks, and tells what is new at once and everything now and then."""
+    """Samples this process. Reports what is new without delay, and everything from time to time."""
 
     def __init__(
         self, settings: Settings, client: report_client.ReportClient, folders: str = ""
@@ -84,7 +84,7 @@ class Observer:
         """Whether all that was read there is told, and when that was done."""
 
     def tick(self, at: float) -> None:
-        """What the thread does each time."""
+        """One turn of the thread, at a time of the monotonic clock."""
         self.observe_once(at)
         self.stack_server.answer_waiting(self.rank, self.activity.kind)
         if (
@@ -150,7 +150,7 @@ class Observer:
             self.reported_kind, self.reported_at = kind, at
 
     def observation(self, at: float, kind: str) -> Observation:
-        """What is told of this rank."""
+        """The report on this rank."""
         if kind == rank_state.COLLECTING:
             self.frames = self.sampler.frames()[0]
         is_stuck = kind in rank_state.STUCK
@@ -184,7 +184,7 @@ def _events(folders: str) -> EventFiles:
 
 
 class ObserverThread:
-    """The observer's thread: there in this process, away while it forks and once it ends."""
+    """The observer's thread. It is stopped around forks, and before the interpreter ends."""
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
@@ -214,7 +214,7 @@ class ObserverThread:
             time.sleep(0.0002)
 
     def run(self, stop: threading.Event) -> None:
-        """The thread: whatever goes wrong in it, nobody is to notice."""
+        """The thread's function; an error in it ends the thread and is not shown."""
         try:
             # The program's signals are for its main thread, whose system call they interrupt.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

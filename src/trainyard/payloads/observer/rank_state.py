@@ -1,4 +1,4 @@
-"""What a rank is doing, judged from samples of the last seconds. Pure: no I/O, no clock.
+"""Judges what a rank is doing from samples of the last seconds. Pure: no I/O, no clock.
 
 Mounted into the user's image: standard library, Python 3.8.
 """
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 COLLECTING, WAITING, MEETING = "Collecting", "Waiting", "Meeting"
 BUSY, LOOPING, IDLE, NEW = "Busy", "Looping", "Idle", "New"
-"""Kinds of doing. Collectives begin or end; one is waited for; the ranks' meeting, or an answer of
-their store, is; it works, though not at collectives; it runs in a loop that changes nothing; it
-does nothing; too little has been seen of it."""
+"""Kinds of activity, in this order: collectives begin or end; it waits for a collective; it waits
+for the rendezvous or for an answer of torch's store; it works, though not at collectives; it runs
+in a loop that changes nothing; it does nothing; there are too few samples."""
 STUCK = (WAITING, MEETING, LOOPING, IDLE)
-"""Kinds in which it does not get on."""
+"""Kinds in which a rank makes no progress."""
 
 WINDOW_SECONDS = 8.0
 FEWEST_SAMPLES = 4

@@ -1,4 +1,4 @@
-"""Mounted as ``sitecustomize.py``: has a Python that imports ``torch.distributed`` observed.
+"""Mounted as ``sitecustomize.py``: starts the observer when ``torch.distributed`` is imported.
 
 Then imports the user's own ``sitecustomize``, if there is one. Until torch comes nothing else is
 loaded, which keeps the start of every Python in the pod quick. Standard library, Python 3.8.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCH = "torch.distributed"
 WAITING = os.environ.pop("TRAINYARD_STANDBY", "")
-"""See `standby.py`; what this Python starts itself is not to wait."""
+"""See `in_place_standby`. Pythons that this one starts must not wait, so it is removed."""
 
 
 def program(name: str) -> Any:
@@ -44,7 +44,7 @@ def program(name: str) -> Any:
 
 
 def observe() -> None:
-    """Load the observer, and let it begin; its failure is not to be the program's."""
+    """Load and start the observer; its failure must not be the program's."""
     if WAITING:
         return
     try:

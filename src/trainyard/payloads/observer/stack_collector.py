@@ -1,9 +1,9 @@
 """Asks the observers of all processes in this pod for their stacks; prints one JSON line for each.
 
-One that does not answer is stopped, or holds its interpreter's lock: then the line has its state,
-and py-spy is asked, if it is there. So it is of Python processes that nobody
-observes. Needs the standard library of Python 3.8, and runs as an argument of it (``python3 -IS
--c``).
+A process that does not answer is stopped, or holds its interpreter's lock. Its line then has its
+state, and the stacks that py-spy reads, if that is installed. The same goes for Python processes
+without an observer. Runs as an argument of Python (``python3 -IS -c``): standard library,
+Python 3.8.
 """
 
 from __future__ import annotations

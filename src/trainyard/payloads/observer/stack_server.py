@@ -1,6 +1,6 @@
-"""Gives the stacks of this process to whoever asks from within the pod (`stacks.py`).
+"""Sends the stacks of this process to whoever asks from within the pod (`stack_collector`).
 
-The observer looks at its socket when it looks at the rest. Mounted into the user's image: standard
+The observer answers when it takes its samples. Mounted into the user's image: standard
 library, Python 3.8.
 """
 
@@ -23,7 +23,7 @@ _OURS = "trainyard-observer"
 
 
 class StackServer:
-    """Listens, and answers when it is told to look."""
+    """Listens on a socket, and answers when `answer_waiting` is called."""
 
     def __init__(self) -> None:
         self._end = socket.socket(socket.AF_UNIX)
@@ -32,7 +32,7 @@ class StackServer:
         self._end.setblocking(False)
 
     def answer_waiting(self, rank: int, doing: str) -> None:
-        """Answer who has asked since, if it is the user of this process or root."""
+        """Answer one request, if it is by the user of this process or by root."""
         with contextlib.suppress(OSError):
             peer, _ = self._end.accept()
             with peer:

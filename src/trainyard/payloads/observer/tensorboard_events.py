@@ -1,7 +1,7 @@
-"""Reads what a training writes for TensorBoard: how far it is, for one that tells nobody else.
+"""Reads the progress of a training from the event files that it writes for TensorBoard.
 
-Only files of this pod are read that were begun since this process was, so that another run's in the
-same folder tell nothing. Mounted into the user's image: standard library, Python 3.8.
+Only files of this pod that are younger than this process are read, so that those of another run in
+the same folder do not count. Mounted into the user's image: standard library, Python 3.8.
 """
 
 from __future__ import annotations
