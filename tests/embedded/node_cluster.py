@@ -12,7 +12,7 @@ from typing import Any
 
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.agent import NodeAgent
-from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits
+from trainyard.embedded.node.containers.cgroups import ClusterGroups, ContainerLimits
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.shim_client import ShimClient
 from trainyard.embedded.node.shim_process import Isolation, ShimHandle, start_shim
@@ -181,6 +181,6 @@ async def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> No
 def are_limits_enforced() -> bool:
     """Whether control groups can be written here."""
     groups = ClusterGroups(f"/probe/{os.getpid()}")
-    made = groups.create("probe", Limits(1 << 30, 0))
+    made = groups.create("probe", ContainerLimits(1 << 30, 0))
     groups.close()
     return bool(made)

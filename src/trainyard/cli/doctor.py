@@ -25,7 +25,7 @@ from trainyard.machine.state_folder import (
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.embedded.doctor_findings import Finding, Python
+    from trainyard.embedded.doctor_findings import DoctorFinding, Python
 
 _SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -73,17 +73,17 @@ def command(
 
 def _of_cluster(
     kubeconfig: str | None, context: str | None, namespace: str | None, as_operator: bool
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     import asyncio
 
-    from trainyard.embedded.doctor_findings import Finding
+    from trainyard.embedded.doctor_findings import DoctorFinding
     from trainyard.operator.doctor.cluster_doctor import examine
 
     asked = examine(kubeconfig, context, namespace, as_operator=as_operator)
-    return [Finding(*each) for each in asyncio.run(asked)]
+    return [DoctorFinding(*each) for each in asyncio.run(asked)]
 
 
-def _of_machine() -> list[Finding]:
+def _of_machine() -> list[DoctorFinding]:
     from trainyard.composition.kinds_extension import EXTENSION
     from trainyard.embedded.doctor_checks import run_checks
     from trainyard.embedded.doctor_findings import DoctorContext
@@ -103,7 +103,7 @@ def _of_machine() -> list[Finding]:
     )
 
 
-def _screen(found: Sequence[Finding]) -> Iterator[str]:
+def _screen(found: Sequence[DoctorFinding]) -> Iterator[str]:
     """What is well first, in a line each, and what is not last, where it is seen."""
     width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else 0
     counts: Counter[tuple[str, str]] = Counter()
@@ -123,7 +123,7 @@ def _screen(found: Sequence[Finding]) -> Iterator[str]:
         yield f"{_counted(problems, 'problem')}, {_counted(notes, 'note')}"
 
 
-def _lines(found: Finding, width: int) -> Iterator[str]:
+def _lines(found: DoctorFinding, width: int) -> Iterator[str]:
     """`width` 0: no line is broken or cut. What is well has one line."""
     sign, text = _SIGNS[found.state], f"{found.check}: {found.text}"
     head = click.style(f"{sign:<8}", fg=_COLOURS[found.state])

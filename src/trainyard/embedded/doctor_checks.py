@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from trainyard.embedded import machine_checks
 from trainyard.embedded.corrupt_objects import CorruptObject, read_rows
-from trainyard.embedded.doctor_findings import DoctorContext, Finding
+from trainyard.embedded.doctor_findings import DoctorContext, DoctorFinding
 from trainyard.embedded.resources.resource_table import Resources
 from trainyard.embedded.service_supervisor import SERVICE
 from trainyard.embedded.storage.row_writes import StorageError
@@ -19,55 +19,59 @@ from trainyard.machine.ownership import NotOurs, check_folder
 from trainyard.machine.state_folder import record_problem, why_cluster_is_down
 
 
-def _state_folder(context: DoctorContext) -> Iterator[Finding]:
+def _state_folder(context: DoctorContext) -> Iterator[DoctorFinding]:
     folder = context.paths.folder
     elsewhere = "set TRAINYARD_STATE_DIR to a folder of your own"
     if context.folder_problem:
-        yield Finding("state folder", "problem", context.folder_problem)
+        yield DoctorFinding("state folder", "problem", context.folder_problem)
         return
     above = machine_checks.nearest_existing(folder)
     if above != folder:
         if os.access(above, os.W_OK | os.X_OK):
-            yield Finding("state folder", "ok", f"{folder} does not exist yet")
+            yield DoctorFinding("state folder", "ok", f"{folder} does not exist yet")
         else:
             text = f"{folder} cannot be made, since {above} cannot be written to"
-            yield Finding("state folder", "problem", text, elsewhere)
+            yield DoctorFinding("state folder", "problem", text, elsewhere)
         return
     if context.is_tenant:
-        yield Finding("state folder", "ok", f"{folder} is root's, who lets others use its cluster")
+        yield DoctorFinding(
+            "state folder", "ok", f"{folder} is root's, who lets others use its cluster"
+        )
         return
     try:
         check_folder(folder, owner=True)
     except NotOurs as error:
-        yield Finding("state folder", "problem", str(error), elsewhere)
+        yield DoctorFinding("state folder", "problem", str(error), elsewhere)
         return
     if os.access(folder, os.W_OK | os.X_OK):
-        yield Finding("state folder", "ok", f"{folder} is yours")
+        yield DoctorFinding("state folder", "ok", f"{folder} is yours")
     else:
         fix = f"make it writable (chmod u+wx {folder}), or set TRAINYARD_STATE_DIR to another"
-        yield Finding("state folder", "problem", f"{folder} cannot be written to", fix)
+        yield DoctorFinding("state folder", "problem", f"{folder} cannot be written to", fix)
 
 
-def _cluster(context: DoctorContext) -> Iterator[Finding]:
+def _cluster(context: DoctorContext) -> Iterator[DoctorFinding]:
     found, paths = context.cluster, context.paths
     if context.folder_problem:
         return
     if found is not None and context.no_answer_reason:
         text = f"process {found.pid} is up, but does not answer: {context.no_answer_reason}"
         fix = f"see {paths.log}; if it stays so: kill -9 {found.pid}; trainyard up (replicas go on)"
-        yield Finding("cluster", "problem", text, fix)
+        yield DoctorFinding("cluster", "problem", text, fix)
     elif found is not None:
-        yield Finding("cluster", "ok", f"up: process {found.pid}, isolation {found.isolation}")
+        yield DoctorFinding(
+            "cluster", "ok", f"up: process {found.pid}, isolation {found.isolation}"
+        )
     elif problem := record_problem(paths):
         fix = f"it is ignored; remove it: rm {paths.record}"
-        yield Finding("cluster", "problem", f"{paths.record} cannot be read: {problem}", fix)
+        yield DoctorFinding("cluster", "problem", f"{paths.record} cannot be read: {problem}", fix)
     elif why := why_cluster_is_down(paths):
-        yield Finding("cluster", "note", f"not up; {why}")
+        yield DoctorFinding("cluster", "note", f"not up; {why}")
     else:
-        yield Finding("cluster", "ok", "not up; `trainyard up` starts one")
+        yield DoctorFinding("cluster", "ok", "not up; `trainyard up` starts one")
 
 
-def _objects(context: DoctorContext) -> Iterator[Finding]:
+def _objects(context: DoctorContext) -> Iterator[DoctorFinding]:
     if context.is_tenant or context.folder_problem:
         return
     damaged: Sequence[Mapping[str, str]] = context.debug_report.get("damaged", ())
@@ -76,15 +80,15 @@ def _objects(context: DoctorContext) -> Iterator[Finding]:
             rows = list(read_rows(stored_rows(context.paths.database), _resources(context)))
         except StorageError as error:
             fix = "move the file away and start again"
-            yield Finding("objects", "problem", str(error), fix)
+            yield DoctorFinding("objects", "problem", str(error), fix)
             return
         damaged = [row.as_json() for row in rows if isinstance(row, CorruptObject)]
     if not damaged:
-        yield Finding("objects", "ok", "every stored object can be read")
+        yield DoctorFinding("objects", "ok", "every stored object can be read")
     for each in damaged:
         place = f"{each['namespace']}/" if each["namespace"] else ""
         text = f"{each['resource']} {place}{each['name']} cannot be read: {each['problem']}"
-        yield Finding("objects", "problem", text, _removal(context, each))
+        yield DoctorFinding("objects", "problem", text, _removal(context, each))
 
 
 def _resources(context: DoctorContext) -> Resources:
@@ -100,7 +104,7 @@ def _removal(context: DoctorContext, damaged: Mapping[str, str]) -> str:
     return f"{start}{kubectl} delete {damaged['resource']} {damaged['name']}{scope}"
 
 
-def _loops(context: DoctorContext) -> Iterator[Finding]:
+def _loops(context: DoctorContext) -> Iterator[DoctorFinding]:
     for each in context.debug_report.get("failing", ()):
         place = f"{each['namespace']}/" if each["namespace"] else ""
         text = f"{each['loop']}: {each['kind']} {place}{each['name']}: {each['problem']}"
@@ -108,10 +112,10 @@ def _loops(context: DoctorContext) -> Iterator[Finding]:
             fix = f"this is a defect of trainyard: please report it with {context.paths.log}"
         else:
             fix = f"it is tried again; change or delete the object, and see {context.paths.log}"
-        yield Finding("loops", "problem", f"{text} ({each['count']} times)", fix)
+        yield DoctorFinding("loops", "problem", f"{text} ({each['count']} times)", fix)
 
 
-CHECKS: tuple[Callable[[DoctorContext], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[DoctorContext], Iterator[DoctorFinding]], ...] = (
     machine_checks.hardware,
     machine_checks.isolation,
     machine_checks.network,
@@ -130,11 +134,13 @@ CHECKS: tuple[Callable[[DoctorContext], Iterator[Finding]], ...] = (
 )
 
 
-def run_checks(context: DoctorContext) -> Iterator[Finding]:
+def run_checks(context: DoctorContext) -> Iterator[DoctorFinding]:
     """The findings of all checks; a check that raises becomes a finding itself."""
     for check in CHECKS:
         try:
             yield from check(context)
         except Exception as error:
             what = check.__name__.strip("_").replace("_", " ")
-            yield Finding(what, "problem", f"cannot be looked at: {type(error).__name__}: {error}")
+            yield DoctorFinding(
+                what, "problem", f"cannot be looked at: {type(error).__name__}: {error}"
+            )

@@ -28,7 +28,7 @@ class Python(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """The result of a check; `fix` says what to do if it is not ok."""
 
     check: str

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trainyard.embedded import rlimits
-from trainyard.embedded.doctor_findings import DoctorContext, Finding, FindingState
+from trainyard.embedded.doctor_findings import DoctorContext, DoctorFinding, FindingState
 from trainyard.embedded.node.containers.gpus import detect
 from trainyard.embedded.node.shim_process import ShimFailed, start_shim
 from trainyard.podruntime.protocol import SetNetwork
@@ -42,15 +42,15 @@ _SWITCHES = {
 """Settings below /proc/sys, and the value by which each forbids namespaces to users."""
 
 
-def hardware(context: DoctorContext) -> Iterator[Finding]:
+def hardware(context: DoctorContext) -> Iterator[DoctorFinding]:
     """CPUs, memory and system, for the record."""
     cpus = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / _GIB
     system = f"{platform.system()} {platform.release()}, {platform.machine()}"
-    yield Finding("machine", "ok", f"{cpus} CPUs, {memory:.1f} GiB of memory, {system}")
+    yield DoctorFinding("machine", "ok", f"{cpus} CPUs, {memory:.1f} GiB of memory, {system}")
 
 
-def isolation(context: DoctorContext) -> Iterator[Finding]:
+def isolation(context: DoctorContext) -> Iterator[DoctorFinding]:
     """Isolation of pods in the running cluster, else in one that would be started."""
     if context.cluster is not None:
         mode, reason = context.cluster.isolation, context.debug_report.get("isolationReason", "")
@@ -59,16 +59,16 @@ def isolation(context: DoctorContext) -> Iterator[Finding]:
             mode, reason, _ = _probe_isolation()
         except (ShimFailed, OSError) as error:
             fix = "without it no cluster starts; the message says what is in the way"
-            yield Finding("isolation", "problem", str(error), fix)
+            yield DoctorFinding("isolation", "problem", str(error), fix)
             return
     if mode in _ISOLATION_TEXTS:
-        yield Finding("isolation", "ok", f"{mode}: {_ISOLATION_TEXTS[mode]}")
+        yield DoctorFinding("isolation", "ok", f"{mode}: {_ISOLATION_TEXTS[mode]}")
         return
     text = f"{mode}: pods are processes with addresses of their own, and no more"
-    yield Finding("isolation", "note", f"{text}; {reason}", _how_to_isolate())
+    yield DoctorFinding("isolation", "note", f"{text}; {reason}", _how_to_isolate())
 
 
-def network(context: DoctorContext) -> Iterator[Finding]:
+def network(context: DoctorContext) -> Iterator[DoctorFinding]:
     """What pods reach beside each other."""
     wanted, reason = (
         context.debug_report.get("network", ""),
@@ -81,9 +81,11 @@ def network(context: DoctorContext) -> Iterator[Finding]:
             reason = possible.network_reason
     if reason:
         fix = "use a kernel with nf_tables and its tproxy (CONFIG_NFT_TPROXY), or volumes for data"
-        yield Finding("network", "note", f"pods reach each other and nothing else: {reason}", fix)
+        yield DoctorFinding(
+            "network", "note", f"pods reach each other and nothing else: {reason}", fix
+        )
     elif wanted:
-        yield Finding("network", "ok", _NETWORK_TEXTS[wanted])
+        yield DoctorFinding("network", "ok", _NETWORK_TEXTS[wanted])
 
 
 class _ProbedIsolation(NamedTuple):
@@ -135,51 +137,53 @@ def _has_value(setting: str, value: str) -> bool:
         return False
 
 
-def control_groups(context: DoctorContext) -> Iterator[Finding]:
+def control_groups(context: DoctorContext) -> Iterator[DoctorFinding]:
     version2 = _CGROUPS / "cgroup.controllers"
     places = [_CGROUPS] if version2.exists() else [_CGROUPS / "memory", _CGROUPS / "cpu"]
     if all(os.access(place / "cgroup.procs", os.W_OK) for place in places):
-        yield Finding("control groups", "ok", "CPU and memory limits of pods are enforced")
+        yield DoctorFinding("control groups", "ok", "CPU and memory limits of pods are enforced")
         return
     text = "not writable here: CPU and memory limits of pods are not enforced"
-    yield Finding("control groups", "note", text, "run as root, or where groups are delegated")
+    yield DoctorFinding(
+        "control groups", "note", text, "run as root, or where groups are delegated"
+    )
 
 
-def gpus(context: DoctorContext) -> Iterator[Finding]:
+def gpus(context: DoctorContext) -> Iterator[DoctorFinding]:
     """NVIDIA's, as they are handed out to pods, and whether the driver answers."""
     found = detect()
     if not found:
         text = "none; pretend some with --resource nvidia.com/gpu=8"
-        yield Finding("GPUs", "ok", text)
+        yield DoctorFinding("GPUs", "ok", text)
         return
     names = _command_lines("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     if not names:
         fix = "install or repair the driver: nvidia-smi has to list them"
-        yield Finding(
+        yield DoctorFinding(
             "GPUs", "note", f"{len(found)} device nodes, but nvidia-smi tells of none", fix
         )
     elif context.python.torch and not context.python.cuda:
         fix = "install a torch with CUDA (https://pytorch.org/get-started)"
         text = f"{len(found)} ({names[0]}), which torch {context.python.torch} cannot use"
-        yield Finding("GPUs", "note", text, fix)
+        yield DoctorFinding("GPUs", "note", text, fix)
     else:
-        yield Finding("GPUs", "ok", f"{len(found)} ({names[0]})")
+        yield DoctorFinding("GPUs", "ok", f"{len(found)} ({names[0]})")
 
 
-def python(context: DoctorContext) -> Iterator[Finding]:
+def python(context: DoctorContext) -> Iterator[DoctorFinding]:
     """What replicas run where their image is no environment of its own."""
     has = context.python
     if not has.version:
         text = f"{has.executable} does not run" if has.executable else "there is none in the PATH"
         fix = "activate an environment, or name one: --image '*=ENV'"
-        yield Finding("Python", "problem", text, fix)
+        yield DoctorFinding("Python", "problem", text, fix)
         return
     text = f"{has.version} ({has.executable})"
     if has.torch:
-        yield Finding("Python", "ok", f"{text}, torch {has.torch}")
+        yield DoctorFinding("Python", "ok", f"{text}, torch {has.torch}")
     else:
         fix = f"{has.executable} -m pip install torch, or activate the environment that has it"
-        yield Finding("Python", "note", f"{text}, without torch", fix)
+        yield DoctorFinding("Python", "note", f"{text}, without torch", fix)
 
 
 _PROGRAMS: Mapping[str, str] = {
@@ -200,7 +204,7 @@ _PROGRAMS_BY_LAUNCHER = {
 }
 
 
-def launchers(context: DoctorContext) -> Iterator[Finding]:
+def launchers(context: DoctorContext) -> Iterator[DoctorFinding]:
     """The programs that launch training, of which each kind needs its own."""
     places = (context.python.path or os.environ.get("PATH", os.defpath)) + _EXTRA_PATHS
     present = {name: shutil.which(name, path=places) for name in _PROGRAMS}
@@ -209,42 +213,42 @@ def launchers(context: DoctorContext) -> Iterator[Finding]:
     missing = [name for name, path in present.items() if path is None]
     text = ", ".join(name for name in present if name not in missing) or "none"
     if not missing:
-        yield Finding("launchers", "ok", text)
+        yield DoctorFinding("launchers", "ok", text)
         return
     stopped = [
         name for name, needs in _PROGRAMS_BY_LAUNCHER.items() if not set(needs).isdisjoint(missing)
     ]
     text += f"; missing: {', '.join(missing)}; so nothing is launched by {', '.join(stopped)}"
     fix = "where you use these: " + "; ".join(_PROGRAMS[name] for name in missing)
-    yield Finding("launchers", "note", text, fix)
+    yield DoctorFinding("launchers", "note", text, fix)
 
 
-def shared_memory(context: DoctorContext) -> Iterator[Finding]:
+def shared_memory(context: DoctorContext) -> Iterator[DoctorFinding]:
     """/dev/shm, by which workers of a DataLoader hand over what they have read."""
     if _isolation_mode(context) != "plain":
-        yield Finding("/dev/shm", "ok", "each pod has its own, of up to half of the memory")
+        yield DoctorFinding("/dev/shm", "ok", "each pod has its own, of up to half of the memory")
         return
     free = shutil.disk_usage(_SHARED_MEMORY).free
     text = f"{free / _GIB:.1f} GiB are free"
     if free >= _LOW_SHARED_BYTES:
-        yield Finding("/dev/shm", "ok", text)
+        yield DoctorFinding("/dev/shm", "ok", text)
     else:
         fix = "mount -o remount,size=8G /dev/shm; in a container: --shm-size=8g"
         text += "; plain pods share them, and workers of a DataLoader need more"
-        yield Finding("/dev/shm", "note", text, fix)
+        yield DoctorFinding("/dev/shm", "note", text, fix)
 
 
-def kubectl(context: DoctorContext) -> Iterator[Finding]:
+def kubectl(context: DoctorContext) -> Iterator[DoctorFinding]:
     """kubectl is optional: no part of trainyard needs it."""
     path = shutil.which("kubectl")
     if path is None:
-        yield Finding(
+        yield DoctorFinding(
             "kubectl", "ok", "not found, and not needed: trainyard has commands of its own"
         )
         return
     lines = _command_lines("kubectl", "version", "--client")
     version = lines[0].partition("v")[2] if lines else ""
-    yield Finding("kubectl", "ok", f"{version or 'of an unknown version'} ({path})")
+    yield DoctorFinding("kubectl", "ok", f"{version or 'of an unknown version'} ({path})")
 
 
 def nearest_existing(folder: Path) -> Path:
@@ -263,30 +267,30 @@ def _command_lines(*command: str) -> list[str]:
     return done.stdout.decode(errors="replace").strip().splitlines()
 
 
-def user_limits(context: DoctorContext) -> Iterator[Finding]:
+def user_limits(context: DoctorContext) -> Iterator[DoctorFinding]:
     files, left = rlimits.max_open_files(), rlimits.processes_left()
     if files is not None and files < rlimits.GOOD_FILES:
         state: FindingState = "problem" if files < rlimits.LEAST_FILES else "note"
         text = f"the limit of open files (RLIMIT_NOFILE) is {files}"
-        yield Finding("limits", state, text, rlimits.RAISE_FILES)
+        yield DoctorFinding("limits", state, text, rlimits.RAISE_FILES)
     if left is not None and left < rlimits.GOOD_PROCESSES:
         state = "problem" if left < rlimits.LEAST_PROCESSES else "note"
         text = f"{max(left, 0)} more processes may be started (RLIMIT_NPROC)"
-        yield Finding("limits", state, text, rlimits.RAISE_PROCESSES)
+        yield DoctorFinding("limits", state, text, rlimits.RAISE_PROCESSES)
     if all(
         each is None or each >= good
         for each, good in ((files, rlimits.GOOD_FILES), (left, rlimits.GOOD_PROCESSES))
     ):
         text = f"open files: {files or 'unlimited'}; more processes: {left or 'unlimited'}"
-        yield Finding("limits", "ok", text)
+        yield DoctorFinding("limits", "ok", text)
 
 
-def disk(context: DoctorContext) -> Iterator[Finding]:
+def disk(context: DoctorContext) -> Iterator[DoctorFinding]:
     folder = nearest_existing(context.paths.folder)
     free = shutil.disk_usage(folder).free
     text = f"{free / (1 << 30):.1f} GiB are free at {folder}"
     if free >= _LOW_DISK_BYTES:
-        yield Finding("disk", "ok", text)
+        yield DoctorFinding("disk", "ok", text)
     else:
         state: FindingState = "problem" if free < _NO_DISK_BYTES else "note"
-        yield Finding("disk", state, text, "make room: objects and logs are written there")
+        yield DoctorFinding("disk", state, text, "make room: objects and logs are written there")

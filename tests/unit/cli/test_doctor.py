@@ -10,11 +10,11 @@ import pytest
 from trainyard.cli import doctor
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded import machine_checks
-from trainyard.embedded.doctor_findings import DoctorContext, Finding, Python
+from trainyard.embedded.doctor_findings import DoctorContext, DoctorFinding, Python
 from trainyard.machine.state_folder import Paths
 
 
-def screen(monkeypatch: pytest.MonkeyPatch, found: list[Finding], columns: int) -> list[str]:
+def screen(monkeypatch: pytest.MonkeyPatch, found: list[DoctorFinding], columns: int) -> list[str]:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
     return [doctor.click.unstyle(line) for line in doctor._screen(found)]
@@ -24,8 +24,12 @@ def test_what_is_wrong_comes_last_and_of_many_the_rest_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = "pods default/empty cannot be read: " + "of a very long reason " * 10
-    damaged = [Finding("objects", "problem", text, "kubectl delete pods empty")] * 100
-    found = [*damaged, Finding("disk", "note", "little"), Finding("Python", "ok", "3.11 " * 100)]
+    damaged = [DoctorFinding("objects", "problem", text, "kubectl delete pods empty")] * 100
+    found = [
+        *damaged,
+        DoctorFinding("disk", "note", "little"),
+        DoctorFinding("Python", "ok", "3.11 " * 100),
+    ]
     for columns in (20, 60, 120, 300):
         lines = screen(monkeypatch, found, columns)
         assert max(map(len, lines)) <= max(28, min(columns, 120))
@@ -39,7 +43,7 @@ def test_what_is_wrong_comes_last_and_of_many_the_rest_is_counted(
 
 def test_in_a_pipe_no_line_is_cut() -> None:
     long = "word " * 100
-    found = [Finding("a", "ok", long), Finding("b", "problem", long, long)]
+    found = [DoctorFinding("a", "ok", long), DoctorFinding("b", "problem", long, long)]
     lines = [doctor.click.unstyle(line) for line in doctor._screen(found)]
     assert [line.count("word") for line in lines] == [100, 100, 100, 0]
 

@@ -36,7 +36,7 @@ def default_pids_limit() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ContainerLimits:
     """Memory in bytes, CPU in thousandths of a core, processes (and threads); 0 means no limit."""
 
     memory: int
@@ -44,7 +44,7 @@ class Limits:
     processes: int = 0
 
     @classmethod
-    def from_container(cls, container: Mapping[str, Any], processes: int = 0) -> Limits:
+    def from_container(cls, container: Mapping[str, Any], processes: int = 0) -> ContainerLimits:
         limits = container.get("resources", {}).get("limits", {})
         memory = quantity.parse_int(limits["memory"]) if "memory" in limits else 0
         cpu = quantity.parse_milli(limits["cpu"]) if "cpu" in limits else 0
@@ -84,7 +84,7 @@ class ClusterGroups:
             with contextlib.suppress(OSError):
                 _remove_stale(f"{hierarchy}/{_TOP}", self._name)
 
-    def create(self, name: str, limits: Limits, *, is_plain: bool = False) -> list[str]:
+    def create(self, name: str, limits: ContainerLimits, *, is_plain: bool = False) -> list[str]:
         """Make the group ``name``; returns the folders whose ``cgroup.procs`` to join.
 
         Joining a group costs milliseconds, so none is made for limits that work without.

@@ -125,7 +125,7 @@ def _read(running: Sequence[RunningContainer]) -> _Reading:
     for box in running:
         counted = _cgroup_usage(box.cgroups)
         if counted is None and trees is not None:
-            counted = trees.of(box.pid)
+            counted = trees.usage_of(box.pid)
         if counted is not None:
             seconds[box[:3]], memory[box[:3]] = counted
     return _Reading(time.monotonic(), seconds, memory, *_machine())
@@ -172,7 +172,7 @@ class _ProcessTrees:
                 self._processes[pid] = _Process(int(fields[1]), ticks / _TICKS)
                 self._below.setdefault(int(fields[1]), []).append(pid)
 
-    def of(self, first: int) -> tuple[float, int] | None:
+    def usage_of(self, first: int) -> tuple[float, int] | None:
         """CPU seconds and memory of all below a container's first process; None if it is gone.
 
         That one is ours: its times are those of what it reaped, and its memory does not count.

@@ -191,7 +191,7 @@ class PodResources:
         )
         program, root = start_request.program_and_root(run.spec, made, place)
         cgroups.remove(run.cgroups)
-        limits = cgroups.Limits.from_container(run.spec, node.settings.pids_limit)
+        limits = cgroups.ContainerLimits.from_container(run.spec, node.settings.pids_limit)
         run.cgroups = node.groups.create(
             f"{self._uid}-{run.name}-{run.attempt}", limits, is_plain=is_plain
         )

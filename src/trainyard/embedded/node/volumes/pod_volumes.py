@@ -147,7 +147,7 @@ class PodVolumes:
         if spec.get("medium") == "Memory":
             limits = [quantity.parse_int(spec["sizeLimit"])] if spec.get("sizeLimit") else []
             own = [
-                cgroups.Limits.from_container(each).memory
+                cgroups.ContainerLimits.from_container(each).memory
                 for each in self.context.pod["spec"]["containers"]
             ]
             limits += [sum(own)] if all(own) else []

@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits, default_pids_limit
+from trainyard.embedded.node.containers.cgroups import (
+    ClusterGroups,
+    ContainerLimits,
+    default_pids_limit,
+)
 from trainyard.podruntime.processes.confinement import has_process_numbers
 
-SOME = Limits(memory=1 << 30, cpu=0, processes=100)
+SOME = ContainerLimits(memory=1 << 30, cpu=0, processes=100)
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def test_each_limit_is_written_where_its_hierarchy_is(groups: ClusterGroups) -> 
 
 
 def test_no_group_is_made_for_what_the_namespace_counts(groups: ClusterGroups) -> None:
-    made = groups.create("job-0", Limits(memory=0, cpu=0, processes=100))
+    made = groups.create("job-0", ContainerLimits(memory=0, cpu=0, processes=100))
     assert bool(made) != has_process_numbers()
     groups.close()
 
