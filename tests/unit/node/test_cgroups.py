@@ -41,7 +41,7 @@ def test_a_cluster_that_starts_leaves_the_empty_groups_of_others(
 def test_what_a_killed_cluster_left_is_removed(groups: ClusterGroups, tmp_path: Path) -> None:
     script = (
         "import os, sys\n"
-        "from trainyard.embedded.node.containers.cgroups import ClusterGroups, Limits\n"
+        "from trainyard.embedded.node.containers.cgroups import ClusterGroups, ContainerLimits\n"
         f"print(*ClusterGroups(sys.argv[1]).create('job-0', {SOME!r}))\n"
         "sys.stdout.flush(); os.kill(os.getpid(), 9)\n"
     )
