@@ -34,7 +34,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 import uvloop
-from trainyard.cli.garbage import collect_garbage_again
+from trainyard.composition.garbage_collection import collect_garbage_again
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.api_server import ApiServer

@@ -46,7 +46,7 @@ _SERVER = """
 import asyncio, sys
 from pathlib import Path
 import uvloop
-from trainyard.cli.garbage import collect_garbage_again
+from trainyard.composition.garbage_collection import collect_garbage_again
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.auth import certificates
 from trainyard.embedded.registry import Registry

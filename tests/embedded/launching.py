@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from tests.tools import require
-from trainyard.cli.embedded import embedded
+from trainyard.composition.embedded_cluster import cluster_with_controller
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import ClusterSettings
 from trainyard.embedded.kubelet_api import KubeletApi
@@ -181,7 +181,10 @@ async def running_jobs(
         given = ClusterSettings(
             paths, EXTENSION, is_durable=False, working_dir=str(folder), **settings
         )
-        async with embedded(given, shim) as cluster, Client.unix(cluster.socket) as client:
+        async with (
+            cluster_with_controller(given, shim) as cluster,
+            Client.unix(cluster.socket) as client,
+        ):
             yield Jobs(client, folder, cluster.agent, shim.pid)
     finally:
         shim.kill()

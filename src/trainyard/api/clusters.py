@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from trainyard.api.shape import ClusterShape, Network
 from trainyard.client.target import CommandError, Target, Where
+from trainyard.composition.cluster_shape import ClusterShape, Network
 from trainyard.kube.client import Client
 from trainyard.machine.state_folder import find_cluster
 

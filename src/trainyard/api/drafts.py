@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from trainyard.api.ground import Ground
 from trainyard.api.script_files import ScriptMistake, find
-from trainyard.api.shape import ClusterShape, ScriptShape
+from trainyard.api.script_shape import ScriptShape
 from trainyard.api.shares import gpus_each, volume_of, with_threads
+from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.embedded.node.containers.gpus import RESOURCE
 from trainyard.manifest import python_source
 from trainyard.manifest.python_source import Source

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from trainyard.client.target import first_of
@@ -61,6 +62,13 @@ def kubeconfig_of(cluster: RunningCluster, asked: dict[str, Any]) -> dict[str, A
         return config
 
     return _ask(cluster, ask)
+
+
+def save_kubeconfig(path: Path, config: dict[str, Any]) -> None:
+    """Write a kubeconfig that only this user may read."""
+    from trainyard.embedded.tls_files import write_kubeconfig
+
+    write_kubeconfig(path, config)
 
 
 async def _state(client: Client) -> State:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 
-from trainyard.api.shape import ClusterShape
+from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.embedded.node.containers.gpus import RESOURCE, detect
 from trainyard.embedded.node.containers.inherited_environment import inherited_variables
 from trainyard.machine import interpreters

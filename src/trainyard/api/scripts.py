@@ -8,7 +8,8 @@ from typing import Any, Unpack
 
 from trainyard.api.drafts import Draft
 from trainyard.api.options import ScriptOptions, check
-from trainyard.api.shape import ClusterShape, ScriptShape
+from trainyard.api.script_shape import ScriptShape
+from trainyard.composition.cluster_shape import ClusterShape
 
 _SUFFIXES = (".py", ".sh", ".bash")
 

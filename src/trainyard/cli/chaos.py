@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainyard.api.shape import ClusterShape
 from trainyard.cli.format import table
 from trainyard.cli.options import cluster_options
+from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.machine.state_folder import require_linux
 from trainyard.schema import duration
 from trainyard.schema.errors import TrainyardError

@@ -10,9 +10,9 @@ import click
 from trainyard.api.aio import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
+from trainyard.api.views import Job
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import container_option, replica_option, with_where, words_argument
-from trainyard.client.job import Job
 from trainyard.manifest.reader import Document, ReadResult
 
 

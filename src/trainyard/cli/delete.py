@@ -11,10 +11,10 @@ from trainyard.api.aio import AsyncClient
 from trainyard.api.changing import Named, names_in
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
+from trainyard.api.views import Job
 from trainyard.cli.options import files_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import complete_jobs, job_command, with_where
-from trainyard.client.job import Job
 
 _NAMED = 10
 """Jobs that the question names."""

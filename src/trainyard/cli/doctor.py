@@ -25,7 +25,7 @@ from trainyard.machine.state_folder import (
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.embedded.doctor_findings import DoctorFinding, Python
+    from trainyard.composition.doctor_runs import DoctorFinding, Python
 
 _SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
 _COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -58,11 +58,13 @@ def command(
     Exit code 0 if nothing is wrong, 1 if something is; notes are things that one may want to know.
     """
     if kubeconfig is not None or context is not None:
-        found = _of_cluster(kubeconfig, context, namespace, as_operator)
+        from trainyard.composition.doctor_runs import examine_cluster
+
+        found = examine_cluster(kubeconfig, context, namespace, as_operator=as_operator)
     elif namespace is not None or as_operator:
         raise click.UsageError("--namespace and --as-operator are about a cluster: name --context")
     else:
-        found = _of_machine()
+        found = _examine_machine()
     if output == "json":
         click.echo(json.dumps([each.as_json() for each in found], indent=2))
     else:
@@ -71,35 +73,26 @@ def command(
     return int(any(each.state == "problem" for each in found))
 
 
-def _of_cluster(
-    kubeconfig: str | None, context: str | None, namespace: str | None, as_operator: bool
-) -> list[DoctorFinding]:
-    import asyncio
+def _examine_machine() -> list[DoctorFinding]:
+    from trainyard.composition.doctor_runs import examine_machine
 
-    from trainyard.embedded.doctor_findings import DoctorFinding
-    from trainyard.operator.doctor.cluster_doctor import examine
-
-    asked = examine(kubeconfig, context, namespace, as_operator=as_operator)
-    return [DoctorFinding(*each) for each in asyncio.run(asked)]
-
-
-def _of_machine() -> list[DoctorFinding]:
-    from trainyard.composition.kinds_extension import EXTENSION
-    from trainyard.embedded.doctor_checks import run_checks
-    from trainyard.embedded.doctor_findings import DoctorContext
-
-    cluster, no_folder = None, ""
+    cluster, folder_problem = None, ""
     try:
         paths = Paths(state_folder())
         cluster = find_cluster(paths.folder)
     except StateError as error:
-        paths, no_folder = Paths(Path(os.devnull) / "nowhere"), str(error)
-    except (NotOurs, OSError):  # one of the checks says so
+        paths, folder_problem = Paths(Path(os.devnull) / "nowhere"), str(error)
+    except (NotOurs, OSError):  # one of the checks reports it
         pass
     python = _python(cluster)
-    told, silence = _told_by(cluster)
-    return list(
-        run_checks(DoctorContext(paths, EXTENSION, cluster, told, no_folder, silence, python))
+    findings, cluster_problem = _findings(cluster)
+    return examine_machine(
+        paths,
+        cluster,
+        python,
+        folder_problem=folder_problem,
+        cluster_findings=findings,
+        cluster_problem=cluster_problem,
     )
 
 
@@ -152,8 +145,8 @@ def _counted(number: int, what: str) -> str:
 def _python(cluster: RunningCluster | None) -> Python:
     """The interpreter of replicas that are submitted from here, and what it says of itself."""
     from trainyard.api.ground import Ground
-    from trainyard.api.shape import ClusterShape
-    from trainyard.embedded.doctor_findings import Python
+    from trainyard.composition.cluster_shape import ClusterShape
+    from trainyard.composition.doctor_runs import Python
 
     ground = Ground(ClusterShape(), "", cluster_python=cluster.python if cluster else "")
     facts, path = ground.facts(), ground.environment.get("PATH", "")
@@ -162,8 +155,8 @@ def _python(cluster: RunningCluster | None) -> Python:
     return Python(facts.executable, facts.version, facts.torch, facts.cuda, path)
 
 
-def _told_by(cluster: RunningCluster | None) -> tuple[dict[str, Any], str]:
-    """What a running cluster says of itself; or why it says nothing."""
+def _findings(cluster: RunningCluster | None) -> tuple[dict[str, Any], str]:
+    """What a running cluster reports about itself, or why it does not answer."""
     if cluster is None:
         return {}, ""
     from trainyard.api.embedded import findings_of

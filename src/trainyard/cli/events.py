@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.views import Job
 from trainyard.cli.format import document
 from trainyard.cli.show import event_table
 from trainyard.cli.target import on_job
-from trainyard.client.job import Job
 
 
 @on_job

@@ -11,10 +11,10 @@ import click
 
 from trainyard import diagnosis
 from trainyard.api.aio import AsyncClient
+from trainyard.api.views import Job
 from trainyard.cli.card import print_card
 from trainyard.cli.format import printable
 from trainyard.cli.target import on_job
-from trainyard.client.job import Job
 from trainyard.diagnosis import Cause, Situation
 from trainyard.diagnosis.failure_card import FailureCard
 

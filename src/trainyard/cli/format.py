@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from trainyard.client.job import Job
+from trainyard.api.views import Job
 from trainyard.schema.times import age, span
 
 _GAP = "   "

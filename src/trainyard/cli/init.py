@@ -7,10 +7,11 @@ import click
 from trainyard.api.drafts import Draft
 from trainyard.api.ground import GroundError
 from trainyard.api.script_files import propose
-from trainyard.api.shape import ClusterShape, ScriptShape
+from trainyard.api.script_shape import ScriptShape
 from trainyard.cli.options import cluster_options
 from trainyard.cli.script_options import ScriptCommand, misplaced, script_options
 from trainyard.cli.scripts import heading, save
+from trainyard.composition.cluster_shape import ClusterShape
 
 
 @click.command(cls=ScriptCommand, options_metavar="[OPTIONS]")

@@ -30,7 +30,7 @@ def command(renew: bool, user: str | None) -> None:
         raise TrainyardError(f"no cluster is up in {paths.folder}; start one with: trainyard up")
     if user is not None and not renew:
         raise TrainyardError("--user goes with --renew")
-    from trainyard.api.embedded import kubeconfig_of
+    from trainyard.api.embedded import kubeconfig_of, save_kubeconfig
 
     asked = {"renew": renew, "user": user or ""}
     if user is not None:
@@ -42,9 +42,7 @@ def command(renew: bool, user: str | None) -> None:
         return
     config = kubeconfig_of(found, asked)
     path = _own_kubeconfig(paths)
-    from trainyard.embedded.tls_files import write_kubeconfig
-
-    write_kubeconfig(path, config)
+    save_kubeconfig(path, config)
     click.echo(path)
 
 

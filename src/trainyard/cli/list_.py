@@ -12,9 +12,9 @@ import click
 from trainyard.api.aio import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
+from trainyard.api.views import Job
 from trainyard.cli.format import document, job_table, phase_text, running_text
 from trainyard.cli.target import with_where
-from trainyard.client.job import Job
 from trainyard.schema.dataclass import dataclass
 
 _KEPT_LINES = 100

@@ -18,9 +18,8 @@ from rich.style import Style
 from rich.text import Text
 
 from trainyard.api.screens import Place, Used, prefix
+from trainyard.api.views import Job, PodView
 from trainyard.cli.rows import Row, lay_out, plain
-from trainyard.client.job import Job
-from trainyard.client.pods import PodView
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
 _LEAST_LINES = 4

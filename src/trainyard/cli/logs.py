@@ -12,9 +12,9 @@ import click
 
 from trainyard.api.aio import AsyncClient
 from trainyard.api.logs import LogRequest, Unfinished, texts
+from trainyard.api.views import Job
 from trainyard.cli.card import tell_of_failure
 from trainyard.cli.target import container_option, on_job
-from trainyard.client.job import Job
 from trainyard.schema import duration
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidDuration

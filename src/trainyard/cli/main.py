@@ -18,8 +18,7 @@ from typing import Any, NoReturn
 import click
 
 from trainyard import __version__
-from trainyard.cli.boundary import expected_error, is_broken_pipe, message
-from trainyard.schema.errors import TrainyardError
+from trainyard.schema.errors import InvalidManifest, TrainyardError
 
 _COMMANDS = {
     "run": ("run", "Run a script, or a manifest's jobs, to the end."),
@@ -157,12 +156,16 @@ def main() -> None:
     except _PipeBroke:
         _output_is_over(141)
     except (TrainyardError, BaseExceptionGroup) as error:
-        if is_broken_pipe(error):
+        if _is_broken_pipe(error):
             _output_is_over(141)
+        from trainyard.composition.expected_errors import expected_error
+
         expected = expected_error(error)
         if expected is None:
             raise
-        click.echo(message(expected), err=True)
+        # Problems of a manifest say themselves that they are errors.
+        prefix = "" if isinstance(expected, InvalidManifest) else "error: "
+        click.echo(f"{prefix}{expected}", err=True)
         code, is_told = 1, True
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
@@ -174,6 +177,13 @@ def main() -> None:
     if _output_is_lost(is_told):
         _output_is_over(code or 1)
     _end(code)
+
+
+def _is_broken_pipe(error: BaseException) -> bool:
+    """Whether the only thing that went wrong is that nobody reads the output any more."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_broken_pipe, error.exceptions))
+    return isinstance(error, BrokenPipeError)
 
 
 def _prepare() -> None:

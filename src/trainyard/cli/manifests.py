@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -46,18 +45,12 @@ def command(
     before 1.25 no rules in the definitions. The operator then ignores such a change, with a
     warning.
     """
-    from trainyard.operator.config.settings_loader import EffectiveSettings, InvalidSettings
-    from trainyard.operator.install.install_manifests import Install, dump, manifests
+    from trainyard.composition.operator_manifests import InvalidSettings, operator_manifests
 
     try:
-        effective = EffectiveSettings({}, {}, config)
+        text = operator_manifests(
+            image, namespace=namespace, replicas=replicas, config=config, server=server
+        )
     except InvalidSettings as error:
         raise click.UsageError(str(error)) from error
-    install = Install(
-        image=image,
-        namespace=namespace,
-        replicas=replicas,
-        operator=replace(effective.settings.operator, has_channel=effective["channel"]),
-        settings=effective.given,
-    )
-    click.echo(dump(manifests(install, server)), nl=False)
+    click.echo(text, nl=False)

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import click
 
-from trainyard.api.shape import ClusterShape, Network
+from trainyard.composition.cluster_shape import ClusterShape, Network
 from trainyard.schema.errors import TrainyardError
 
 _MANIFEST = "A manifest; - reads standard input. Repeatable."

@@ -10,9 +10,9 @@ import click
 
 from trainyard.api.aio import AsyncClient
 from trainyard.api.errors import CommandError
+from trainyard.api.views import Object
 from trainyard.cli.format import document, indent, job_table, table
 from trainyard.cli.target import on_client
-from trainyard.client.objects import Object
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.schema.times import age
 

@@ -11,9 +11,9 @@ import click
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
 from trainyard.api.repeating import Repetition, parse_path
-from trainyard.api.shape import ClusterShape
 from trainyard.cli.options import where_options
 from trainyard.cli.target import complete_jobs
+from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.machine.state_folder import find_cluster
 from trainyard.schema import yaml_text
 
@@ -101,14 +101,7 @@ class _Again:
     @property
     def options(self) -> ClusterShape:
         """Of the embedded cluster that it ran on."""
-        told = self.again.options
-        known = ClusterShape.__dataclass_fields__
-        given = {name: _tuples(value) for name, value in told.items() if name in known}
-        return ClusterShape(**given)
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+        return ClusterShape.from_json(self.again.options)
 
 
 def _run(source: _Again, place: tuple[str | None, str | None, str | None]) -> int:

@@ -1,27 +1,23 @@
 """`trainyard run`: a script, or every job of a manifest, from submission to its end.
 
-This module forks the shim before anything heavy is imported; `running` does the rest.
+The shim is started before anything heavy is imported; `running` does the rest.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import threading
-import time
-from pathlib import Path
 
 import click
 
 from trainyard.api.drafts import Draft
-from trainyard.api.shape import ClusterShape, ScriptShape
+from trainyard.api.script_shape import ScriptShape
 from trainyard.cli.options import cluster_options, refuse_script, snapshot_option, where_options
 from trainyard.cli.script_options import ScriptCommand, is_manifest, script_options
 from trainyard.cli.sources import FileSource, ScriptSource, Source
-from trainyard.machine.state_folder import Paths, find_cluster, require_linux, state_folder
+from trainyard.composition.cluster_shape import ClusterShape
+from trainyard.machine.state_folder import find_cluster, require_linux
 from trainyard.schema.errors import TrainyardError
-
-_KEPT_RUNS = 20
 
 
 @click.command(cls=ScriptCommand, options_metavar="[OPTIONS]")
@@ -79,10 +75,10 @@ def command(
 
         return run_on_cluster(source, *place, detach=detach)
     if keep:
-        from trainyard.cli import in_force
-        from trainyard.cli.up import ensure_up
+        from trainyard.cli.up import bring_up
+        from trainyard.composition.cluster_option_mismatch import check_options
 
-        in_force.check(ensure_up(options), options)
+        check_options(bring_up(options), options)
     on_background = keep or cluster is not None
     return run_here(
         source, options, place[0], on_background=on_background, keep=keep, detach=detach
@@ -100,7 +96,12 @@ def run_here(
 ) -> int:
     """Run it on the embedded cluster that is up, or on one of its own; the exit code."""
     if not on_background:
-        return _run_alone(source, options, namespace)
+        from trainyard.composition.private_cluster import private_host
+
+        with private_host(options) as host:
+            from trainyard.cli.running import run_alone
+
+            return run_alone(source, host, namespace)
     from trainyard.cli.running import run_on_background
 
     return run_on_background(source, namespace, keep=keep, detach=detach)
@@ -145,38 +146,3 @@ def _within(script: str) -> str:
             "holds all of the code"
         )
     return path if os.path.exists(path) else script
-
-
-def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> int:
-    from trainyard.embedded import rlimits
-    from trainyard.embedded.node.shim_process import start_shim
-
-    rlimits.check_rlimits()
-    state = Paths(state_folder())
-    paths = run_folder(state)
-    shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
-    forgetting = threading.Thread(target=forget_old_runs, args=(state.runs,))
-    forgetting.start()  # while this thread imports
-    try:
-        from trainyard.cli.running import run_alone
-
-        return run_alone(source, options, paths, shim, namespace)
-    finally:
-        shim.kill()
-        forgetting.join()
-
-
-def run_folder(state: Paths) -> Paths:
-    """A new folder for this run."""
-    paths = Paths(state.runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-    paths.prepare()
-    return paths
-
-
-def forget_old_runs(runs: Path) -> None:
-    """The logs of the last runs are kept, older ones go."""
-    for run in sorted(runs.iterdir())[:-_KEPT_RUNS]:
-        if find_cluster(run) is None:
-            from trainyard.embedded.node.volumes import tree_removal
-
-            tree_removal.remove(str(run))

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Self
 from trainyard.api.clusters import target_at
 from trainyard.api.following import Run, StandIns
 from trainyard.api.screens import PlainScreen, summary, viewer_summary
-from trainyard.cli.garbage import collect_garbage_again
-from trainyard.cli.log import log_to
+from trainyard.composition.cluster_log import log_to
+from trainyard.composition.garbage_collection import collect_garbage_again
 from trainyard.machine.state_folder import Paths, StateError, find_cluster, state_folder
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
@@ -25,11 +25,10 @@ from trainyard.schema.errors import TrainyardError
 if TYPE_CHECKING:
     from trainyard.api.aio import AsyncClient
     from trainyard.api.following import Screen, Target
-    from trainyard.api.shape import ClusterShape
+    from trainyard.api.views import Job
     from trainyard.cli.sources import Source
-    from trainyard.client.job import Job
+    from trainyard.composition.private_cluster import PrivateHost
     from trainyard.diagnosis.failure_card import FailureCard
-    from trainyard.embedded.node.shim_process import ShimHandle
     from trainyard.manifest.reader import Document, ReadResult
 
 INTERRUPTED = 130
@@ -38,21 +37,15 @@ _GRACE_SECONDS = 35.0
 _LOOK_SECONDS = 0.5
 
 
-def run_alone(
-    source: Source,
-    options: ClusterShape,
-    paths: Paths,
-    shim: ShimHandle,
-    namespace: str | None = None,
-) -> int:
-    """Run what there is to run on a cluster of its own; the exit code."""
+def run_alone(source: Source, host: PrivateHost, namespace: str | None = None) -> int:
+    """Run the jobs on a cluster of their own; return the exit code."""
     import uvloop
 
     result = source.read(namespace)
-    log_to(paths.log.open("a+"))
-    shim.ready()
+    log_to(host.paths.log.open("a+"))
+    host.shim.ready()
     collect_garbage_again()
-    return uvloop.run(_alone(source, result, options, paths, shim, namespace))
+    return uvloop.run(_alone(source, result, host, namespace))
 
 
 def run_on_cluster(
@@ -97,17 +90,11 @@ def run_on_background(
 
 
 async def _alone(
-    source: Source,
-    result: ReadResult,
-    options: ClusterShape,
-    paths: Paths,
-    shim: ShimHandle,
-    namespace: str | None,
+    source: Source, result: ReadResult, host: PrivateHost, namespace: str | None
 ) -> int:
-    from trainyard.cli.embedded import embedded, private_settings
-
+    paths = host.paths
     async with (
-        embedded(private_settings(options, paths), shim) as cluster,
+        host.cluster() as cluster,
         target_at(str(cluster.socket), paths.folder, namespace) as target,
     ):
         said = source.introduction(cluster.agent.isolation)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.api.shape import ScriptShape
+from trainyard.api.script_shape import ScriptShape
 from trainyard.cli.options import IMAGE, MOUNTS
 
 if TYPE_CHECKING:

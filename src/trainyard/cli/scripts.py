@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainyard.api.drafts import Draft
 from trainyard.api.script_files import ScriptMistake
-from trainyard.api.shape import ClusterShape
+from trainyard.composition.cluster_shape import ClusterShape
 
 
 def save(draft: Draft, file: str) -> None:

@@ -10,6 +10,7 @@ import click
 
 from trainyard.api.aio import AsyncClient
 from trainyard.api.asking import event_order
+from trainyard.api.views import Job, Object, PodView, in_order
 from trainyard.cli import goodput
 from trainyard.cli.format import (
     document,
@@ -21,9 +22,6 @@ from trainyard.cli.format import (
     table,
 )
 from trainyard.cli.target import on_job
-from trainyard.client.job import Job
-from trainyard.client.objects import Object
-from trainyard.client.pods import PodView, in_order
 from trainyard.kinds.shared.pods.container_roles import INIT
 from trainyard.schema.times import age, duration, parse, span
 

@@ -10,9 +10,9 @@ import click
 
 from trainyard.api.drafts import Draft
 from trainyard.api.ground import Ground
-from trainyard.api.shape import ClusterShape
 from trainyard.cli.script_options import misplaced
 from trainyard.cli.scripts import save
+from trainyard.composition.cluster_shape import ClusterShape
 
 if TYPE_CHECKING:
     from trainyard.api.following import Said

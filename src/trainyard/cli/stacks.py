@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.views import Job
 from trainyard.cli.format import printable
 from trainyard.cli.target import on_job
-from trainyard.client.job import Job
 
 
 @on_job

@@ -10,10 +10,10 @@ import click
 from trainyard.api.aio import AsyncClient
 from trainyard.api.changing import copy_of, names_in
 from trainyard.api.commands import Where, ask
+from trainyard.api.views import Job
 from trainyard.cli.options import folder_options, manifests, snapshot_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import with_where
-from trainyard.client.job import Job
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult

@@ -12,10 +12,9 @@ import click
 from trainyard.api.aio import AsyncClient
 from trainyard.api.errors import KubeError
 from trainyard.api.measuring import Used
+from trainyard.api.views import Job, PodView
 from trainyard.cli.format import document, table
 from trainyard.cli.target import complete_jobs, on_client
-from trainyard.client.job import Job
-from trainyard.client.pods import PodView
 from trainyard.schema.dataclass import dataclass
 
 _SECONDS = 2.0

@@ -6,8 +6,8 @@ import click
 import pytest
 
 from trainyard.api.clusters import ClusterOptions, _words, shape_of
-from trainyard.api.shape import ClusterShape
 from trainyard.cli.options import cluster_options
+from trainyard.composition.cluster_shape import ClusterShape
 
 OPTIONS: list[ClusterOptions] = [
     {},

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from trainyard import __version__
-from trainyard.cli.boundary import expected_error
 from trainyard.cli.main import Commands, cli
+from trainyard.composition.expected_errors import expected_error
 from trainyard.schema.errors import TrainyardError
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from tests.unit.gates.sources import PACKAGE, sources
 
-from trainyard.cli import controlling
+from trainyard.composition.controller_process import channel_authority
 
 MANIFEST = """\
 apiVersion: batch.tensorstack.dev/v1beta1
@@ -45,7 +45,7 @@ def _of(packages: str, rooms: str, slow: str) -> Imports:
 _MODELS = "annotated_types click pydantic pydantic_core typing_extensions typing_inspection yaml"
 COMMANDS = {
     "--help": _of("click", "cli schema", "inspect"),
-    "validate": _of(_MODELS, "api cli kinds kube manifest schema", "decimal inspect"),
+    "validate": _of(_MODELS, "api cli composition kinds kube manifest schema", "decimal inspect"),
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",
         "api cli client composition embedded kinds kube lifecycle machine manifest operator "
@@ -111,7 +111,7 @@ def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Pa
     (tmp_path / "job.yaml").write_text(MANIFEST)
     (tmp_path / "script.py").write_text("print('done')\n")
     (tmp_path / "state").mkdir(mode=0o700)
-    controlling._authority(tmp_path / "state" / "channel.json")  # once for each user (decision 218)
+    channel_authority(tmp_path / "state" / "channel.json")  # once for each user (decision 218)
     arguments = command.split()
     if arguments in (["validate"], ["run"]):
         arguments += ["-f", "job.yaml"]
@@ -134,8 +134,15 @@ def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Pa
 
 def test_a_cluster_is_ready_before_what_knows_jobs_is_imported() -> None:
     """`up` returns before its controller is there (decision 335), and so before pydantic is."""
-    later = ("pydantic", "trainyard.cli.controlling", "trainyard.lifecycle", "trainyard.manifest")
-    served = "trainyard.cli.up, trainyard.cli.embedded, trainyard.embedded.storage.store"
+    later = (
+        "pydantic",
+        "trainyard.composition.controller_process",
+        "trainyard.lifecycle",
+        "trainyard.manifest",
+    )
+    served = (
+        "trainyard.cli.up, trainyard.composition.embedded_cluster, trainyard.embedded.storage.store"
+    )
     code = f"import sys, {served}; print([m for m in {later} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120

@@ -345,11 +345,11 @@ async def test_odd_numbers_are_no_numbers() -> None:
 def test_the_file_of_the_embedded_cluster_is_for_its_user_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainyard.cli import controlling
+    from trainyard.composition.controller_process import channel_authority
 
     path = tmp_path / "channel.json"
-    made = controlling._authority(path)
+    made = channel_authority(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert controlling._authority(path) == made
+    assert channel_authority(path) == made
     path.write_text("{")
-    assert controlling._authority(path) != made
+    assert channel_authority(path) != made

@@ -15,8 +15,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Self
 
-from trainyard.api.shape import ClusterShape
 from trainyard.client.target import CommandError
+from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.embedded.chaos_faults import full_disk
 from trainyard.embedded.chaos_faults.target_processes import (
     find_child,
@@ -26,8 +26,8 @@ from trainyard.embedded.chaos_faults.target_processes import (
 )
 from trainyard.payloads.processes import Process
 
-_KEEPER = ("-m", "trainyard.cli.keeper")
-_CONTROLLER = b"trainyard.cli.controlling"
+_KEEPER = ("-m", "trainyard.composition.chaos_keeper")
+_CONTROLLER = b"trainyard.composition.controller_process"
 _END_SECONDS = 90.0
 
 

@@ -18,7 +18,7 @@ from trainyard.client.target import CommandError, first_of
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from trainyard.api.shape import ClusterShape
+    from trainyard.composition.cluster_shape import ClusterShape
     from trainyard.manifest.reader import ReadResult
 
 _SHARE = 4

@@ -1,4 +1,4 @@
-"""What a cluster says of itself: a file that does not grow without end."""
+"""The log of an embedded cluster: a file that does not grow without end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from trainyard.podruntime.log_files import keep_end
 _LOG_BYTES = 10 << 20
 
 
-class _Bounded(logging.StreamHandler[TextIO]):
-    """Writes to a file that is open for appending, perhaps by others too."""
+class _BoundedHandler(logging.StreamHandler[TextIO]):
+    """Writes to a file that is open for appending, perhaps by other processes too."""
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
@@ -20,7 +20,7 @@ class _Bounded(logging.StreamHandler[TextIO]):
 
 
 def log_to(file: TextIO) -> None:
-    """Log there from now on; of a file only the last megabytes are kept."""
-    handler = _Bounded(file)
+    """Log to `file` from now on; of a regular file only the last 10 MiB are kept."""
+    handler = _BoundedHandler(file)
     handler.setFormatter(TextFormatter())
     logging.basicConfig(handlers=[handler], level=logging.INFO)

@@ -1,5 +1,7 @@
-"""The controller of an embedded cluster: in the cluster's process or, so that it can be killed
-alone, in one of its own, `python -m trainyard.cli.controlling SOCKET LISTENER PLAIN`.
+"""Runs the controller of an embedded cluster: in the cluster's process, or in one of its own.
+
+`trainyard chaos` uses the latter, so that the controller can be killed alone:
+`python -m trainyard.composition.controller_process SOCKET LISTENER PLAIN`.
 """
 
 from __future__ import annotations
@@ -29,16 +31,19 @@ from trainyard.operator.runtime_context import wall_clock
 from trainyard.schema.errors import TrainyardError
 
 _CHANNEL_HOSTS = ("10.244.0.1", "127.0.0.1")
-"""The gateways of pods, with namespaces and without."""
+"""Where pods reach the controller: with namespaces, and without."""
 _SETTLED_SECONDS = 5.0
+"""A controller that ends sooner will not do better when it is started again."""
 _log = logging.getLogger(__name__)
 
 
-async def control(
+async def run_controller(
     transport: Transport, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
 ) -> None:
-    """Look after all jobs of the API server there until cancelled; pods reach this at `listener`,
-    and `ready` is set once the cluster has been read."""
+    """Look after all jobs of the API server behind `transport` until cancelled.
+
+    Pods report to `listener`. `ready` is set once the cluster has been read.
+    """
     lifecycle, channel = Settings.local(plain_processes=is_plain), None
     if listener is not None:
         channel = (_channel(), listener)
@@ -49,35 +54,34 @@ async def control(
         await embedded_operator.run(client, settings, ready=ready, channel=channel)
 
 
-# Decision 244.
-async def control_apart(
+async def run_controller_process(
     path: str, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
 ) -> None:
-    """The same, of the API server at a socket, in a process of its own, which is succeeded by
-    another when it ends.
+    """Run the controller in a process of its own, and start another one whenever it ends
+    (decision 244). `path` is the socket of the API server.
 
-    Raises TrainyardError where one has hardly lived.
+    Raises TrainyardError when one ends within its first seconds.
     """
     while True:
         started = time.monotonic()
-        code = await _one_life(path, listener, is_plain=is_plain, ready=ready)
+        code = await _run_process(path, listener, is_plain=is_plain, ready=ready)
         text = f"the controller's process has ended with {code}"
         if time.monotonic() - started < _SETTLED_SECONDS:
             raise TrainyardError(text)
         _log.warning("%s; another one starts", text)
 
 
-async def _one_life(
+async def _run_process(
     path: str, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
 ) -> int:
-    """The exit code."""
-    given = () if listener is None else (listener.fileno(),)
-    words = [path, str(given[0] if given else -1), "plain" if is_plain else ""]
+    """Run one process to its end; return its exit code."""
+    descriptors = () if listener is None else (listener.fileno(),)
+    arguments = [path, str(descriptors[0] if descriptors else -1), "plain" if is_plain else ""]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", __name__, *words),
+        *(sys.executable, "-m", __name__, *arguments),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        pass_fds=given,
+        pass_fds=descriptors,
     )
     try:
         assert process.stdout is not None
@@ -94,13 +98,13 @@ def _channel() -> ReportChannel:
     path = Paths(state_folder()).channel
 
     async def renew() -> ChannelCA:
-        return _authority(path)
+        return channel_authority(path)
 
-    return ReportChannel(_authority(path), renew)
+    return ReportChannel(channel_authority(path), renew)
 
 
-def _authority(path: Path) -> ChannelCA:
-    """As kept of earlier clusters, whose pods may live on; made anew where it has to be."""
+def channel_authority(path: Path) -> ChannelCA:
+    """Read the authority of earlier clusters, whose pods may live on; renew it when it is due."""
     found = None
     with suppress(OSError, ValueError):
         check_secret(path)
@@ -114,22 +118,22 @@ def _authority(path: Path) -> ChannelCA:
 
 
 async def _main(path: str, listener: str, plain: str) -> None:
-    async def tell() -> None:
+    async def report_ready() -> None:
         await ready.wait()
         print("ready", flush=True)
 
     ready = asyncio.Event()
-    end = None if listener == "-1" else socket.socket(fileno=int(listener))
+    reports = None if listener == "-1" else socket.socket(fileno=int(listener))
     async with asyncio.TaskGroup() as group:
-        group.create_task(tell())
+        group.create_task(report_ready())
         transport = UnixTransport(path)
-        group.create_task(control(transport, end, is_plain=bool(plain), ready=ready))
+        group.create_task(run_controller(transport, reports, is_plain=bool(plain), ready=ready))
 
 
 if __name__ == "__main__":
     import uvloop
 
-    from trainyard.cli.log import log_to
+    from trainyard.composition.cluster_log import log_to
     from trainyard.podruntime.syscalls import die_with_parent
 
     die_with_parent()

@@ -10,7 +10,7 @@ from trainyard.podruntime.log_files import keep_end
 
 CHATTY = """
 import logging, sys
-from trainyard.cli.log import log_to
+from trainyard.composition.cluster_log import log_to
 
 with open(sys.argv[1], "a+") as file, open(sys.argv[1], "a") as beside:
     log_to(file)

@@ -1,5 +1,4 @@
-"""The embedded cluster as the user wants it, together with its controller, in one event loop:
-for a while, or as the background cluster until SIGTERM.
+"""Runs the embedded cluster together with its controller, in one event loop.
 
 The two are composed here and nowhere else, so that they can only meet by requests of the API.
 """
@@ -22,9 +21,9 @@ from urllib.parse import urlsplit
 
 import uvloop
 
-from trainyard.api.shape import ClusterShape
-from trainyard.cli.garbage import collect_garbage_again
-from trainyard.cli.log import log_to
+from trainyard.composition.cluster_log import log_to
+from trainyard.composition.cluster_shape import ClusterShape
+from trainyard.composition.garbage_collection import collect_garbage_again
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import Cluster, ClusterSettings, run_cluster
 from trainyard.embedded.node.shim_process import ShimHandle
@@ -39,15 +38,15 @@ from trainyard.schema.object_names import fnv1a64
 
 _READY_SECONDS = 30.0
 _CHANNEL_PORT = 7443
-_FIRST_PORT, _PORTS = 16000, 4000
-"""Below those that jobs get without namespaces (decision 41)."""
+_FIRST_PLAIN_PORT, _PLAIN_PORTS = 16000, 4000
+"""Without namespaces; below the ports that jobs get there (decision 41)."""
 _LOG_BYTES = 100 << 20
-"""Of a file of a container's log: a cluster of one's own ends before it can fill a disk."""
+"""The size of a container's log file in a private cluster, which ends before it fills a disk."""
 _log = logging.getLogger(__name__)
 
 
 def cluster_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
-    """What the user's options mean for a cluster whose files are in `paths`."""
+    """Return the settings of a cluster with these options, whose files are in `paths`."""
     return ClusterSettings(
         paths=paths,
         extension=EXTENSION,
@@ -65,7 +64,7 @@ def cluster_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
 
 
 def private_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
-    """The same for a cluster that ends with those for whom it is: nothing needs to last."""
+    """Return the settings of a cluster that ends with its process: nothing needs to last."""
     settings = replace(cluster_settings(options, paths), is_durable=False)
     if options.log_max_size is None:
         settings = replace(settings, log_limits=settings.log_limits._replace(size=_LOG_BYTES))
@@ -73,56 +72,72 @@ def private_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
 
 
 @asynccontextmanager
-async def embedded(
-    settings: ClusterSettings, shim: ShimHandle, *, is_apart: bool = False, waits: bool = True
+async def cluster_with_controller(
+    settings: ClusterSettings,
+    shim: ShimHandle,
+    *,
+    separate_controller: bool = False,
+    wait_for_controller: bool = True,
 ) -> AsyncIterator[Cluster]:
-    """A cluster with its controller, for as long as the block lasts, which begins once that has
-    read the cluster unless it `waits` not; `is_apart`: it is a process of its own."""
+    """Run a cluster with its controller for as long as the block lasts.
+
+    With `separate_controller` the controller gets a process of its own. With `wait_for_controller`
+    the block begins once the controller has read the cluster; TimeoutError if that takes too long.
+    """
     async with run_cluster(settings, shim) as cluster, asyncio.TaskGroup() as group:
-        end = await _listen(cluster)
+        listener = await _listen(cluster)
         ready = asyncio.Event()
-        run = partial(_control, cluster, end, ready, is_apart=is_apart)
+        run = partial(_run_controller, cluster, listener, ready, separate=separate_controller)
         task = group.create_task(cluster.supervisor.keep_running("controller", run))
         try:
-            if waits:
+            if wait_for_controller:
                 async with asyncio.timeout(_READY_SECONDS):
                     await ready.wait()
             yield cluster
         finally:
             task.cancel()
-            if end is not None:
-                end.close()
+            if listener is not None:
+                listener.close()
 
 
-# Decisions 335 and 356.
-async def _control(
-    cluster: Cluster, end: socket.socket | None, ready: asyncio.Event, *, is_apart: bool
+async def _run_controller(
+    cluster: Cluster, listener: socket.socket | None, ready: asyncio.Event, *, separate: bool
 ) -> None:
-    """Look after the cluster's jobs until cancelled. What that takes is imported here: it is more
-    than half of all that a cluster imports, and not needed to be up."""
+    """Run the controller until cancelled.
+
+    It is imported only here, since it is more than half of all that a cluster imports, and the
+    cluster is up without it (decision 335).
+    """
     gc.disable()  # as commands do while they import
     try:
-        from trainyard.cli.controlling import control, control_apart
+        from trainyard.composition.controller_process import (
+            run_controller,
+            run_controller_process,
+        )
     finally:
         collect_garbage_again()
     is_plain = _is_plain(cluster)
-    if is_apart:
-        await control_apart(str(cluster.socket), end, is_plain=is_plain, ready=ready)
+    if separate:
+        await run_controller_process(str(cluster.socket), listener, is_plain=is_plain, ready=ready)
     else:
-        await control(UnixTransport(cluster.socket), end, is_plain=is_plain, ready=ready)
+        transport = UnixTransport(cluster.socket)
+        await run_controller(transport, listener, is_plain=is_plain, ready=ready)
 
 
 def _is_plain(cluster: Cluster) -> bool:
     return cluster.agent.isolation == "plain"
 
 
-# Decision 218.
 async def _listen(cluster: Cluster) -> socket.socket | None:
-    """Where pods reach the controller, at the same place as in the cluster's last life; None: they
-    do not, and run all the same."""
+    """Listen for reports of pods; None if that cannot be, in which case pods run all the same.
+
+    The port is that of the cluster's last life, whose pods may still run (decision 218).
+    """
     port = _CHANNEL_PORT
     if _is_plain(cluster):  # the machine's own ports
-        port = _FIRST_PORT + fnv1a64(os.fsencode(cluster.settings.paths.folder)) % _PORTS
+        port = (
+            _FIRST_PLAIN_PORT + fnv1a64(os.fsencode(cluster.settings.paths.folder)) % _PLAIN_PORTS
+        )
     for wanted in (port, 0):
         try:
             return await cluster.agent.open_listener(wanted)
@@ -138,13 +153,14 @@ def serve(
     shim: ShimHandle,
     *,
     allowed: AllowList,
-    tls: Callable[[], TlsFiles | None],
+    receive_tls: Callable[[], TlsFiles | None],
     on_ready: Callable[[Cluster], None],
-    is_apart: bool = False,
+    separate_controller: bool = False,
 ) -> None:
-    """Run the cluster until SIGTERM or SIGINT; `on_ready` is called with it once it answers.
+    """Run the background cluster until SIGTERM or SIGINT; call `on_ready` once it answers.
 
-    `tls` waits for the certificates that the command makes meanwhile; None if it does not.
+    `receive_tls` waits for the certificates that the command makes meanwhile; None if it makes
+    none.
     """
     log_to(sys.stderr)
     shim.ready()
@@ -154,10 +170,10 @@ def serve(
         allowed=allowed,
         tls_port=port,
         preferred_port=_last_port(paths),
-        tls=tls(),
+        tls=receive_tls(),
     )
     try:
-        uvloop.run(_serve(settings, shim, on_ready, is_apart=is_apart))
+        uvloop.run(_serve(settings, shim, on_ready, separate_controller=separate_controller))
     finally:
         shim.kill()
 
@@ -167,9 +183,14 @@ async def _serve(
     shim: ShimHandle,
     on_ready: Callable[[Cluster], None],
     *,
-    is_apart: bool,
+    separate_controller: bool,
 ) -> None:
-    async with embedded(settings, shim, is_apart=is_apart, waits=is_apart) as cluster:
+    async with cluster_with_controller(
+        settings,
+        shim,
+        separate_controller=separate_controller,
+        wait_for_controller=separate_controller,
+    ) as cluster:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
@@ -182,7 +203,7 @@ async def _serve(
 
 
 def _last_port(paths: Paths) -> int:
-    """The port in the kubeconfig of the cluster's last life, so that kubectl goes on working."""
+    """Return the port in the last kubeconfig, so that kubectl goes on working; 0: any."""
     try:
         config = json.loads(paths.kubeconfig.read_text())
         return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0

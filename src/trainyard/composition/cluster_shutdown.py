@@ -1,0 +1,58 @@
+"""Ends an embedded cluster that runs in the background."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from contextlib import suppress
+
+from trainyard.embedded.node.shim_process import ShimGone, start_shim
+from trainyard.machine.ownership import check_folder
+from trainyard.machine.state_folder import Paths, find_cluster
+from trainyard.podruntime.wire import SOCKET_NAME
+from trainyard.schema.errors import TrainyardError
+
+_END_SECONDS = 15.0
+
+
+def end_cluster(paths: Paths) -> bool:
+    """End the cluster of a state folder with all that runs in it; return whether there was one.
+
+    Raises NotOurs for the folder of another user, TrainyardError when the process does not end.
+    """
+    found = find_cluster(paths.folder)
+    check_folder(paths.folder, owner=True)
+    if found is not None:
+        _end_process(found.pid)
+    # A cluster that was killed leaves its replicas to the shim.
+    had_shim = _end_shim(paths)
+    paths.record.unlink(missing_ok=True)
+    return found is not None or had_shim
+
+
+def _end_process(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                signal.pidfd_send_signal(process, number)
+                if select.select([process], [], [], _END_SECONDS)[0]:
+                    return
+        finally:
+            os.close(process)
+        raise TrainyardError(f"process {pid} of the cluster does not end, even when killed")
+
+
+def _end_shim(paths: Paths) -> bool:
+    """End the shim with all its pods; return whether there was one."""
+    socket_path = paths.folder / SOCKET_NAME
+    if not socket_path.exists():
+        return False
+    shim = start_shim(paths.folder, die_with_parent=False)
+    if shim.adopted:  # else there was only a stale socket
+        with suppress(ShimGone):  # the cluster may have ended it already
+            shim.ready()
+    shim.kill()
+    socket_path.unlink(missing_ok=True)
+    return shim.adopted

@@ -1,0 +1,32 @@
+"""Which errors are meant for the user, and which are defects. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from trainyard.schema.errors import TrainyardError
+
+
+def expected_error(error: BaseException) -> TrainyardError | None:
+    """Return the error that is meant for the user, also from within a task group; None: a defect.
+
+    With several errors in a group the first one counts. An error that a limit of the system caused
+    is replaced by one that names the limit.
+    """
+    if (limit := _limit_error(error)) is not None:
+        return limit
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, TrainyardError) else None
+    expected, rest = error.split(TrainyardError)
+    found: BaseException | None = expected
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if rest is None and isinstance(found, TrainyardError) else None
+
+
+def _limit_error(error: BaseException) -> TrainyardError | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_limit_error, error.exceptions)), None)
+    if not isinstance(error, OSError):
+        return None
+    from trainyard.embedded import rlimits
+
+    return rlimits.explain_limit_error(error)
