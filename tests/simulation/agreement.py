@@ -71,7 +71,7 @@ def _is_unheard(told: Told) -> bool:
     heard it, and its status does not tell their last words."""
     if (told.spec.get("runPolicy") or {}).get("restartMode") != "InPlace":
         return False
-    holds = told.observed.heard.holds
+    holds = told.observed.reports.in_place
     unheard = any(p.name not in holds for p in told.observed.pods if p.phase == "Running")
     return unheard and told.plan.wake_at is not None
 

@@ -44,7 +44,7 @@ def hung(told: Told) -> list[tuple[str, int]]:
     if not is_hung or policy.get("action") != "Restart":
         return []
     wanted = told.account(told.after).get("replicas") or {}
-    ranks = [told.pods[rank.pod] for rank in told.observed.heard.ranks if rank.pod in told.pods]
+    ranks = [told.pods[rank.pod] for rank in told.observed.reports.ranks if rank.pod in told.pods]
     blamed = [p for p in ranks if p.attempt < (wanted.get(p.name) or {}).get("attempt", 0)]
     return [(p.name, p.attempt) for p in blamed if p.phase == "Running"][:1]
 

@@ -52,7 +52,7 @@ def _kept_off_no_longer(told: Told, found: re.Match[str]) -> Iterator[str]:
 def _checked(told: Told, found: re.Match[str]) -> Iterator[str]:
     """It is in the status since now, was asked for, and those named did badly as they said."""
     after, before = told.after.get("nodeCheck") or {}, told.before.get("nodeCheck") or {}
-    heard = told.observed.heard.checks
+    heard = told.observed.reports.node_checks
     yield from _if(not told.spec["runPolicy"]["nodeCheck"]["enabled"], "nobody asked for it")
     yield from _if(after.get("state") != _STATES[found["what"]], f"the status says {after}")
     yield from _if(after.get("message") != found["why"], f"the status says {after}")

@@ -34,7 +34,7 @@ def _held(told: Told, text: str) -> Iterator[str]:
     """The ranks that a text names have all done the same for long enough."""
     policy = (told.spec.get("runPolicy") or {}).get("hang") or {}
     after = timedelta(seconds=policy.get("afterSeconds", 300))
-    ranks = {r.rank: r for r in told.observed.heard.ranks if _is_of(told, r)}
+    ranks = {r.rank: r for r in told.observed.reports.ranks if _is_of(told, r)}
     named = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
     named |= {int(n) for some in re.findall(r"\branks? ([\d, ]+)", text) for n in some.split(",")}
     unseen = re.findall(r"ranks? ([\d, ]+) never reported", text)
@@ -69,7 +69,7 @@ def _hung(told: Told, found: re.Match[str]) -> Iterator[str]:
     text = found["text"]
     yield from _held(told, text)
     named = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
-    works = [r.rank for r in told.observed.heard.ranks if r.rank in named and r.kind in WORK]
+    works = [r.rank for r in told.observed.reports.ranks if r.rank in named and r.kind in WORK]
     may_work = "has ended" in text or STOPPED in text
     yield from _if(bool(works) and not may_work, f"{works} are at work")
     kept = {each.name for each in told.observed.owned if each.resource == CONFIG_MAPS}
@@ -91,7 +91,7 @@ def _hangs(told: Told, found: re.Match[str]) -> Iterator[str]:
     r"on its own, and what rank 0 has trained is its own alone\.",
 )
 def _apart(told: Told, found: re.Match[str]) -> Iterator[str]:
-    kinds = {r.kind for r in told.observed.heard.ranks if _is_of(told, r)}
+    kinds = {r.kind for r in told.observed.reports.ranks if _is_of(told, r)}
     yield from _if(kinds != {"Alone"}, f"its ranks have said {sorted(kinds)}")
     yield from _if(told.phase != "Succeeded", f"the phase is {told.phase}")
     yield from _if(int(found["size"]) < 2, "one rank is always alone")

@@ -23,14 +23,14 @@ def _started(told: Told) -> list[bool | None]:
 @says("Launched=True", "-", r"The launch has started\.", once=True)
 def _launched(told: Told, _: re.Match[str]) -> Iterator[str]:
     yield from _if(True not in _started(told), "no container says so")
-    known = [words for words in told.observed.words.values() if words.startswith(PREFLIGHT)]
+    known = [words for words in told.observed.probe_output.values() if words.startswith(PREFLIGHT)]
     yield from _if(bool(known), f"the words are {known}")
 
 
 @says("Launched=True", "HostsDiffer", DIFFER, once=True)
 @says("event HostsDiffer", "Warning", DIFFER)
 def _differ(told: Told, found: re.Match[str]) -> Iterator[str]:
-    known = list(told.observed.words.values())
+    known = list(told.observed.probe_output.values())
     yield from _if(PREFLIGHT + found["words"] not in known, f"the words are {known}")
 
 
@@ -50,7 +50,7 @@ def _preflight(told: Told, found: re.Match[str]) -> Iterator[str]:
 @says("event LaunchWaits", "Warning", WAITS)
 def _waits(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _if(False not in _started(told), "no container waits")
-    known = [*told.observed.words.values(), "its pod does not say why"]
+    known = [*told.observed.probe_output.values(), "its pod does not say why"]
     yield from _if(found["words"] not in known, f"the words are {known}")
 
 

@@ -20,6 +20,15 @@ from trainyard.operator.reconcile.reconcile_log import Line, changes, decision
 
 _OBSERVED = TypeAdapter(Observed)
 _SETTINGS = TypeAdapter(OperatorSettings)
+_RENAMED = {
+    "": {"heard": "reports", "words": "probe_output"},
+    "reports": {"holds": "in_place", "checks": "node_checks", "late": "stragglers"},
+    "pods": {"held": "awaits_in_place_restart", "told": "container_statuses"},
+    "ranks": {"heard": "received_at"},
+    "in_place": {"heard": "received_at"},
+    "node_checks": {"heard": "received_at"},
+}
+"""Fields of `Observed` that records of earlier versions have under other names, by where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +65,7 @@ def replay(lines: Iterable[bytes]) -> int | Difference:
 
 def _decide_again(given: Line, planner: Planner) -> Line:
     job = JobRecord.decode(KINDS[given["kind"]], given["job"])
-    observed = _OBSERVED.validate_python(given["observed"])
+    observed = _OBSERVED.validate_python(_with_present_names(given["observed"], ""))
     answer: Plan | Exception
     try:
         now = datetime.fromisoformat(given["now"])
@@ -64,6 +73,20 @@ def _decide_again(given: Line, planner: Planner) -> Line:
     except Exception as error:  # as it may have been then
         answer = error
     return decision(job, answer)
+
+
+def _with_present_names(value: Any, place: str) -> Any:
+    """A part of what was observed, as the present version names its fields."""
+    if isinstance(value, list):
+        return [_with_present_names(each, place) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    names = _RENAMED.get(place, {})
+    present = {names.get(name, name): part for name, part in value.items()}
+    by_pod = place in ("in_place", "node_checks") and "attempt" not in present
+    return {
+        name: _with_present_names(part, place if by_pod else name) for name, part in present.items()
+    }
 
 
 def _parts(then: Line, today: Line) -> dict[str, tuple[Any, Any]]:

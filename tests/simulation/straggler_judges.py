@@ -17,7 +17,7 @@ _ONE = re.compile(
 @says("event Straggler", "Warning", r"(?P<text>.+)\.")
 def _late(told: Told, found: re.Match[str]) -> Iterator[str]:
     """Who is named is late by what was heard, is there, and was not named before."""
-    heard = {each.rank: each for each in told.observed.heard.late or ()}
+    heard = {each.rank: each for each in told.observed.reports.stragglers or ()}
     before = {(each["rank"], each["attempt"]) for each in told.before.get("stragglers") or ()}
     now = {each["rank"] for each in told.after.get("stragglers") or ()}
     for text in found["text"].split("; "):

@@ -102,7 +102,7 @@ class Told:
 
     def _as_held(self, pod: Pod) -> Pod:
         """With the end that it has told itself, as one that waits for its next attempt."""
-        told = self.observed.heard.holds.get(pod.name)
+        told = self.observed.reports.in_place.get(pod.name)
         if pod.phase != "Running":
             return pod
         if told is None:  # another controller has heard it
@@ -175,7 +175,7 @@ class Told:
         """Whether it runs, and was to have launched the others by now, or hangs."""
         policy = self.spec.get("runPolicy") or {}
         acts = (policy.get("hang") or {}).get("action", "Explain") != "Explain"
-        if acts and any(r.pod == seen.name for r in self.observed.heard.ranks):
+        if acts and any(r.pod == seen.name for r in self.observed.reports.ranks):
             return True
         limit = timedelta(
             seconds=(self.spec.get("runPolicy") or {}).get("launchTimeoutSeconds", 600)

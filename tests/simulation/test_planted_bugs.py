@@ -35,8 +35,12 @@ from trainyard.lifecycle.pods import dependents
 from trainyard.lifecycle.progress import progress_status
 from trainyard.lifecycle.reconcile_context import ReconcileContext, RestartDecision
 from trainyard.lifecycle.replica_view import Replica
-from trainyard.lifecycle.restart import group_restarts, pod_failure_rules, restart_policies
-from trainyard.lifecycle.restart import repeated_failures as restart_judge
+from trainyard.lifecycle.restart import (
+    group_restarts,
+    pod_failure_rules,
+    repeated_failures,
+    restart_policies,
+)
 from trainyard.operator.reconcile import planner
 from trainyard.operator.reconcile.executor import Executor, ReconcileResult
 from trainyard.operator.reconcile.job_records import JobRecord
@@ -59,7 +63,7 @@ def found(monkeypatch: pytest.MonkeyPatch, plant: Plant, first: int = 0) -> tupl
 
 def drop_the_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache does not take in the controller's own writes."""
-    monkeypatch.setattr(ObjectCache, "wrote", lambda store, item: None)
+    monkeypatch.setattr(ObjectCache, "record_own_write", lambda store, item: None)
 
 
 def delete_first(is_meant: Callable[[Plan], bool]) -> Plant:
@@ -85,13 +89,13 @@ def ends_the_job(plan: Plan) -> bool:
 
 def ignore_409(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conflict on the status does not void the plan."""
-    store = Executor._store
+    write_status = Executor._write_status
 
     async def stubborn(self: Executor, job: JobRecord, plan: Plan) -> JobRecord | ReconcileResult:
-        stored = await store(self, job, plan)
+        stored = await write_status(self, job, plan)
         return job if stored is ReconcileResult.STALE else stored
 
-    monkeypatch.setattr(Executor, "_store", stubborn)
+    monkeypatch.setattr(Executor, "_write_status", stubborn)
 
 
 def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +118,7 @@ def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lose_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delayed wake-ups never fire."""
-    monkeypatch.setattr(WorkQueue, "wake_at", lambda queue, key, when: None)
+    monkeypatch.setattr(WorkQueue, "set_wakeup", lambda queue, key, when: None)
 
 
 def act_on_a_stale_list(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +144,7 @@ def count_what_a_rule_ignores(monkeypatch: pytest.MonkeyPatch) -> None:
         return state, replace(end, free=False) if end.ruling else end
 
     judge = pod_failure_rules.apply_rules
-    monkeypatch.setattr(pod_failure_rules, "judge", strict)
+    monkeypatch.setattr(pod_failure_rules, "apply_rules", strict)
 
 
 def go_on_after_a_fatal_exit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +154,7 @@ def go_on_after_a_fatal_exit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def restart_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """In an elastic job the others start anew too where one fails that has just come."""
-    monkeypatch.setattr(elastic_restarts, "respond", group_restarts.decide)
+    monkeypatch.setattr(elastic_restarts, "decide", group_restarts.decide)
 
 
 def forgive_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +180,7 @@ def charge_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(response, ledger=replace(ledger, backoff=ledger.backoff + len(excused)))
 
     take_in = elastic_restarts._excuse
-    monkeypatch.setattr(elastic_restarts, "_take_in", charging)
+    monkeypatch.setattr(elastic_restarts, "_excuse", charging)
 
 
 def rely_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,25 +190,27 @@ def rely_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(look(*given, **named), relied_on=())
 
     look = dependents.find_needs
-    monkeypatch.setattr(dependents, "needs", needs)
+    monkeypatch.setattr(dependents, "find_needs", needs)
 
 
 def write_nothing(name: str) -> Plant:
-    """What this function of `queue_writes` writes into a job's Workload of Kueue is not written."""
+    """What this function of `kueue_writes` writes into a job's Workload of Kueue is not written."""
     return lambda monkeypatch: monkeypatch.setattr(kueue_writes, name, lambda *given, **named: ())
 
 
 def take_a_silent_watch_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
     """One who takes over reads no job that has no status where it watched."""
-    about = TakeoverResync.about
+    needs_resync = TakeoverResync.needs_resync
     monkeypatch.setattr(
-        TakeoverResync, "about", lambda self, job: bool(job.status) and about(self, job)
+        TakeoverResync,
+        "needs_resync",
+        lambda self, job: bool(job.status) and needs_resync(self, job),
     )
 
 
 def forget_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new leader begins a job's progress anew."""
-    monkeypatch.setattr(progress_status, "_stored", lambda status: {})
+    monkeypatch.setattr(progress_status, "_stored_progress", lambda status: {})
 
 
 def act_on_a_suspicion(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +225,7 @@ def declare_a_hang_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def hasty(ranks: Any, verdict: Any, policy: Any, now: datetime) -> hang_policy.HangObservation:
         return timed(ranks, verdict, replace(policy, after_seconds=0), now)
 
-    monkeypatch.setattr(hang_policy, "_timed", hasty)
+    monkeypatch.setattr(hang_policy, "_with_due_time", hasty)
 
 
 def call_work_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,17 +235,19 @@ def call_work_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hear_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of pods that are gone are taken for those of their successors."""
-    monkeypatch.setattr(hang_policy, "_is_of", lambda replica, rank: replica is not None)
+    monkeypatch.setattr(hang_policy, "_is_current", lambda replica, rank: replica is not None)
 
 
 def blame_another_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rank after the one that hangs is named."""
-    monkeypatch.setattr(hang_texts, "name", lambda rank: f"{rank.pod} (rank {rank.rank + 1})")
+    monkeypatch.setattr(
+        hang_texts, "describe_rank", lambda rank: f"{rank.pod} (rank {rank.rank + 1})"
+    )
 
 
 def keep_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the ranks of a job that hangs were doing is not written."""
-    monkeypatch.setattr(hang_policy, "evidence", lambda *_: ())
+    monkeypatch.setattr(hang_policy, "evidence_to_create", lambda *_: ())
 
 
 def start_in_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +257,7 @@ def start_in_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def hear_an_earlier_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """How an attempt ended is taken for the end of the one that follows in the same pod."""
-    monkeypatch.setattr(in_place_pods, "of", lambda pod, hold: hold)
+    monkeypatch.setattr(in_place_pods, "current_report", lambda pod, hold: hold)
 
 
 def account_for(seconds: Callable[[float], float]) -> Plant:
@@ -258,7 +266,7 @@ def account_for(seconds: Callable[[float], float]) -> Plant:
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         add = goodput_status._add_seconds
         monkeypatch.setattr(
-            goodput_status, "_add", lambda known, part, s: add(known, part, seconds(s))
+            goodput_status, "_add_seconds", lambda known, part, s: add(known, part, seconds(s))
         )
 
     return plant
@@ -271,7 +279,7 @@ def train_while_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(status: Mapping[str, Any], ledger: Ledger) -> GoodputPart | None:
         return GoodputPart.TRAINING if ledger.paused else state(status, ledger)
 
-    monkeypatch.setattr(goodput_status, "_state", busy)
+    monkeypatch.setattr(goodput_status, "_current_part", busy)
 
 
 def throw_lost_work_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,33 +294,33 @@ def throw_lost_work_away(monkeypatch: pytest.MonkeyPatch) -> None:
             each.pop(other.value, None)
         return moved
 
-    monkeypatch.setattr(goodput_status, "_move", careless)
+    monkeypatch.setattr(goodput_status, "_move_seconds", careless)
 
 
 def judge_the_first_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came once is taken for what always comes."""
-    for module in (reconcile_context, restart_judge):
-        monkeypatch.setattr(module, "SAME", 1)
+    for module in (reconcile_context, repeated_failures):
+        monkeypatch.setattr(module, "REPEATS_IN_VAIN", 1)
 
 
 def take_what_passes_for_lasting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failures that may pass are all one, and last."""
-    cause = restart_judge.describe_lasting_cause
+    cause = repeated_failures.describe_lasting_cause
     monkeypatch.setattr(
-        restart_judge,
-        "lasting",
+        repeated_failures,
+        "describe_lasting_cause",
         lambda end: cause(end) if end is None or end.free or cause(end)[1] else ("it", "passes"),
     )
 
 
 def keep_off_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pods are not kept off the nodes that their job avoids."""
-    monkeypatch.setattr(node_check_avoidance, "placed", lambda build, avoided: build())
+    monkeypatch.setattr(node_check_avoidance, "add_node_affinity", lambda pod, avoided: pod)
 
 
 def stay_on_bad_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a check came to moves no pod."""
-    monkeypatch.setattr(node_check_avoidance, "leaves", lambda status: {})
+    monkeypatch.setattr(node_check_avoidance, "pods_leaving", lambda status: {})
 
 
 def charge_for_bad_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,23 +335,25 @@ def charge_for_bad_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def insist_on_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What finds no other node waits for ever."""
-    monkeypatch.setattr(node_check_avoidance, "PATIENCE", timedelta(days=9))
+    monkeypatch.setattr(node_check_avoidance, "UNSCHEDULABLE_LIMIT", timedelta(days=9))
 
 
 def give_restarts_back_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not asked whether a job has got further."""
-    monkeypatch.setattr(restart_judge.Reached, "is_beyond", lambda now, before: True)
+    monkeypatch.setattr(
+        repeated_failures.TrainingPosition, "is_further_than", lambda now, before: True
+    )
 
 
 def give_restarts_back_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not asked whether a job wants them back."""
-    refilled = restart_judge.with_refilled_budget
+    refilled = repeated_failures.with_refilled_budget
 
     def generous(context: ReconcileContext) -> ReconcileContext:
         given = refilled(replace(context, workload=replace(context.workload, refills=True)))
         return replace(given, workload=context.workload)
 
-    monkeypatch.setattr(restart_judge, "refilled", generous)
+    monkeypatch.setattr(repeated_failures, "with_refilled_budget", generous)
 
 
 def restart_for_every_hang(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,13 +367,15 @@ def restart_for_every_hang(monkeypatch: pytest.MonkeyPatch) -> None:
         acted = give_up(replace(context, workload=replace(context.workload, hang=policy)), seen)
         return replace(acted, workload=context.workload)
 
-    monkeypatch.setattr(hang_policy, "give_up", hasty)
+    monkeypatch.setattr(hang_policy, "fail_culprit", hasty)
 
 
 def count_other_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any failure goes on with the row of the one before."""
-    cause = restart_judge.describe_lasting_cause
-    monkeypatch.setattr(restart_judge, "lasting", lambda end: (cause(end)[0], "the same"))
+    cause = repeated_failures.describe_lasting_cause
+    monkeypatch.setattr(
+        repeated_failures, "describe_lasting_cause", lambda end: (cause(end)[0], "the same")
+    )
 
 
 BUGS: Mapping[str, tuple[Plant, str]] = {
@@ -389,8 +401,11 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         "spent [1-9] restarts|above the limit|backoffCount \\d+, then",
     ),
     "rely on nothing": (rely_on_nothing, "do not come to be"),
-    "keep a paused job in its queue": (write_nothing("withdraw"), "Workload .* is left"),
-    "keep the quota of a job that has ended": (write_nothing("finishes"), "Workload .* is left"),
+    "keep a paused job in its queue": (write_nothing("delete_workloads"), "Workload .* is left"),
+    "keep the quota of a job that has ended": (
+        write_nothing("finish_workloads"),
+        "Workload .* is left",
+    ),
     "take a silent watch at its word": (take_a_silent_watch_at_its_word, "has been created"),
     "forget what was told": (forget_what_was_told, "that was told is gone"),
     "act on a suspicion": (act_on_a_suspicion, "no judge knows this text"),

@@ -46,7 +46,7 @@ LIES: Mapping[str, Lie] = {
     ),
     "count failed replicas as well": (
         status_builder,
-        "_well",
+        "_count_well",
         lambda view: sum(1 for r in view.replicas if r not in view.not_running or r.ended),
         "well, all and failed are|says 'All pods",
     ),
@@ -87,11 +87,11 @@ LIES: Mapping[str, Lie] = {
     ),
     "hide how hosts differ": (
         launch_policy,
-        "differences",
+        "host_differences",
         lambda _: "",
         "the words are|no container says",
     ),
-    "believe the phase": (_PLAN, "outcome", _phase_as_written, ""),
+    "believe the phase": (_PLAN, "final_phase", _phase_as_written, ""),
 }
 
 

@@ -60,7 +60,7 @@ class Repeat:
             obj["reached"] = reached
         return obj
 
-    def tell(self) -> dict[str, Any]:
+    def attempt_fields(self) -> dict[str, Any]:
         """For an element of `status.attempts`."""
         return {"cause": self.text, "repeated": self.times}
 
@@ -134,9 +134,10 @@ class Ledger:
     `backoff` counts restarts against the shared budget. `ready_at` tells when all replicas of this
     attempt ran, `resized_at` when an elastic job changed its `size` last. `attempts` is the
     history, as in status, the current one last. `ended` is the phase that the job has ended with.
-    A job that is `held` has no pods either, but by the will of a queue (decision 171). `repeat` is
-    of replicas that restart together. `in_place_until` is there while pods of the attempt before
-    are to go on with this one (decision 284).
+    A job that is `evicted` (`held` in the status) has no pods since a queue took its admission back
+    (decision 171). `repeat` is of replicas that restart together. `in_place_until` is set while
+    pods of the attempt before are to go on with this one (decision 284). `features` are fields that
+    policies keep here, by their names in the status; the ledger carries them unread.
     """
 
     attempt: int = 1
@@ -150,21 +151,20 @@ class Ledger:
     in_place_until: datetime | None = None
     resumed: bool = False
     paused: bool = False
-    held: bool = False
+    evicted: bool = False
     ended: str = ""
     warned: str = ""
     repeat: Repeat | None = None
     reached: TrainingPosition = NO_POSITION
     """How far it had got when a restart cost something last."""
-    work: Mapping[str, Any] | None = None
-    """Steps of the last attempt that told any, kept by `goodput`."""
+    features: Mapping[str, Any] = field(default_factory=dict)
     records: Mapping[str, Record] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
     attempts: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
-    def decode(cls, status: Mapping[str, Any]) -> Ledger:
-        """From a job's status; a new job's is empty."""
+    def decode(cls, status: Mapping[str, Any], features: Iterable[str] = ()) -> Ledger:
+        """From a job's status; a new job's is empty. `features`: fields of policies to carry."""
         internal = status.get("internal") or {}
         return cls(
             attempt=internal.get("attempt", 1),
@@ -178,12 +178,12 @@ class Ledger:
             in_place_until=parse(internal.get("inPlaceUntil")),
             resumed=internal.get("resumed", False),
             paused=internal.get("paused", False),
-            held=internal.get("held", False),
+            evicted=internal.get("held", False),
             ended=final_phase(status),
             warned=internal.get("warned", ""),
             repeat=Repeat.decode(internal.get("repeat")),
             reached=TrainingPosition.decode(internal.get("reached")),
-            work=internal.get("work"),
+            features={name: internal[name] for name in features if internal.get(name)},
             records={
                 name: Record.decode(obj) for name, obj in internal.get("replicas", {}).items()
             },
@@ -208,11 +208,11 @@ class Ledger:
             "failures": self.failures,
             "resumed": self.resumed,
             "paused": self.paused,
-            "held": self.held,
+            "held": self.evicted,
             "ended": self.ended,
             "warned": self.warned,
             "size": self.size,
-            "work": self.work,
+            **self.features,
         }
         obj: dict[str, Any] = {
             "attempt": self.attempt,

@@ -49,7 +49,7 @@ class Container:
     last_message: str = ""
     """How its last run ended, if the kubelet has started it again or is about to."""
 
-    def tell(self) -> dict[str, Any]:
+    def to_status(self) -> dict[str, Any]:
         """One element of `containers` in a job's status."""
         told: dict[str, Any] = {"name": self.name, "state": self.state}
         if self.is_init:
@@ -101,9 +101,11 @@ class Pod:
     stopped: frozenset[int] = frozenset()
     """Processes that are stopped by a signal, as far as the node tells."""
     stopped_since: datetime | None = None
-    held: bool = False
+    awaits_in_place_restart: bool = False
     """Whether its command has failed, as told by what holds it for another attempt."""
-    told: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
+    container_statuses: list[dict[str, Any]] = field(
+        default_factory=list, compare=False, repr=False
+    )
     """The containers as a job's status tells them: built once, compared in every pass."""
 
     def container(self, name: str) -> Container | None:
@@ -153,7 +155,7 @@ class Pod:
             containers=containers,
             stopped=parse_stopped(stopped.get("message", "")) if is_stopped else frozenset(),
             stopped_since=parse(stopped.get("lastTransitionTime")) if is_stopped else None,
-            told=told,
+            container_statuses=told,
         )
 
 
@@ -259,11 +261,11 @@ class Observed:
     conflicts: tuple[Conflict, ...] = ()
     lost_nodes: frozenset[str] = frozenset()
     """Nodes that do not answer (condition Ready is not True), or are gone."""
-    words: Mapping[str, str] = field(default_factory=dict)
+    probe_output: Mapping[str, str] = field(default_factory=dict)
     """What the startup probes of launches that have not started say, by the UID of their pods."""
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     """Those of Kueue that are known, by name."""
-    heard: PodReports = NO_REPORTS
+    reports: PodReports = NO_REPORTS
     """What its pods have said by themselves."""
     since: datetime | None = None
     """Since when they are listened to."""
@@ -320,7 +322,7 @@ def _intern_containers(
     containers: tuple[Container, ...],
 ) -> tuple[tuple[Container, ...], list[dict[str, Any]]]:
     """The first of equal containers, and how a job's status tells them."""
-    return containers, [container.tell() for container in containers]
+    return containers, [container.to_status() for container in containers]
 
 
 def _decode_containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Container, ...]:

@@ -16,7 +16,9 @@ from trainyard.lifecycle.replica_view import Replica
 
 def pause(ledger: Ledger, now: datetime) -> Ledger:
     """From now on the job has no pods; the attempt that was under way is over."""
-    return replace(ledger.close(attempt_end(now, PAUSED)), paused=True, held=False, ready_at=None)
+    return replace(
+        ledger.close(attempt_end(now, PAUSED)), paused=True, evicted=False, ready_at=None
+    )
 
 
 def evict(ledger: Ledger, now: datetime) -> Ledger:
@@ -24,7 +26,7 @@ def evict(ledger: Ledger, now: datetime) -> Ledger:
     resumed = ledger.resumed or ledger.paused
     if not ledger.attempts:  # it has yet to start for the first time
         return replace(ledger, paused=False, resumed=resumed).begin(now)
-    held = replace(ledger, paused=False, held=True, resumed=resumed)
+    held = replace(ledger, paused=False, evicted=True, resumed=resumed)
     return replace(held.close(attempt_end(now, EVICTED)), ready_at=None)
 
 
@@ -37,7 +39,7 @@ def resume(context: ReconcileContext) -> tuple[Ledger, frozenset[str]]:
     workload, now, replicas = context.workload, context.now, context.view.replicas
     before = context.ledger
     resumed = before.resumed or before.paused
-    ledger = replace(before, paused=False, held=False, resumed=resumed, failures=0, repeat=None)
+    ledger = replace(before, paused=False, evicted=False, resumed=resumed, failures=0, repeat=None)
     if not ledger.attempts:
         return ledger.begin(now), frozenset(r.name for r in replicas)
     if workload.scope is Scope.JOB:

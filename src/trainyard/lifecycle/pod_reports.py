@@ -116,13 +116,16 @@ class CollectiveCounts:
 
 @dataclass(frozen=True, slots=True)
 class InPlaceReport:
-    """How an attempt in one pod is, as last told at `heard` and first at `since`: whether it has
-    ended, and if so when, with which exit code and which last words. The pod is held until the
-    next one may start."""
+    """How the attempt in a pod stands that can be restarted in place.
+
+    Whether it has ended, and if so when, with which exit code and last output. `received_at` is the
+    time of the last report, `since` that of the first that said so. After its command has ended the
+    pod waits until the next attempt may start.
+    """
 
     uid: str
     attempt: int
-    heard: datetime
+    received_at: datetime
     ended: bool = False
     code: int = 0
     at: datetime | None = None
@@ -135,7 +138,7 @@ class InPlaceReport:
         return self.uid, self.attempt, self.ended
 
     @classmethod
-    def decode(cls, obj: Any, heard: datetime) -> InPlaceReport:
+    def decode(cls, obj: Any, received_at: datetime) -> InPlaceReport:
         """From a report, which may be anything; raises ValueError, with the field."""
         if not isinstance(obj, Mapping):
             raise ValueError("hold: must be an object")
@@ -146,12 +149,12 @@ class InPlaceReport:
         return cls(
             uid=str(obj.get("uid", "")),
             attempt=int(bounded_number(obj, "hold", "attempt", 1e9)),
-            heard=heard,
+            received_at=received_at,
             ended=ended,
             code=int(bounded_number(obj, "hold", "exitCode", 255)),
-            at=heard - timedelta(seconds=seconds) if ended else None,
+            at=received_at - timedelta(seconds=seconds) if ended else None,
             message=message[-_MAX_MESSAGE:],
-            since=heard,
+            since=received_at,
         )
 
 
@@ -162,11 +165,11 @@ class PodReports:
     progress: Progress | None = None
     ranks: tuple[RankReport, ...] = ()
     """The last report of each rank."""
-    holds: Mapping[str, InPlaceReport] = field(default_factory=dict)
+    in_place: Mapping[str, InPlaceReport] = field(default_factory=dict)
     """The last word of what holds a pod, by the pod's name."""
-    checks: Mapping[str, NodeCheckReport] = field(default_factory=dict)
+    node_checks: Mapping[str, NodeCheckReport] = field(default_factory=dict)
     """How the test of its node stands, by the pod's name."""
-    late: tuple[Straggler, ...] | None = None
+    stragglers: tuple[Straggler, ...] | None = None
     """The ranks for which others wait again and again; None while that is not known."""
     collectives: CollectiveCounts | None = None
 

@@ -5,24 +5,25 @@ A policy reads a `Pass` and returns what follows from it; only `plan()` puts the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.reasons import Phase
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.in_place import in_place_pods
 from trainyard.lifecycle.ledger import Ledger, Repeat
 from trainyard.lifecycle.observed import Observed
-from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replica_view import Replica, View, entries_of, sort_replicas
 from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileContext:
-    """A job as it is wanted, as it was told (`before`, the stored status) and as it is seen now."""
+    """A job as it is wanted, as its stored status (`before`) has it, and as it is observed now."""
 
     workload: Workload
     before: Mapping[str, Any]
@@ -31,40 +32,59 @@ class ReconcileContext:
     settings: Settings
     ledger: Ledger
     view: View
-    anew: frozenset[str] = frozenset()
-    """Pod names of the replicas that this pass has given a new attempt."""
+    restarted_now: frozenset[str] = frozenset()
+    """Pod names of the replicas that this reconcile has given a new attempt."""
+    decided: RestartDecision | None = None
+
+    @property
+    def restarts(self) -> RestartDecision:
+        """What restarts; only policies that come after that decision may ask."""
+        assert self.decided is not None, "it is not decided yet what restarts"
+        return self.decided
 
     @classmethod
-    def begin(
+    def create(
         cls,
         workload: Workload,
         before: Mapping[str, Any],
         observed: Observed,
         now: datetime,
         settings: Settings,
+        ledger_fields: Iterable[str] = (),
     ) -> ReconcileContext:
-        """With the account that status holds, and the pods sorted out."""
-        ledger, entries = Ledger.decode(before), entries_of(before)
+        """With the ledger that the status holds, and the pods sorted by replica.
+
+        `ledger_fields`: those of policies, which the ledger carries.
+        """
+        ledger, entries = Ledger.decode(before, ledger_fields), entries_of(before)
         observed = in_place_pods.with_reported_ends(workload, observed, entries)
         view = sort_replicas(workload, ledger, entries, observed)
         return cls(workload, before, observed, now, settings, ledger, view)
 
-    def having(self, ledger: Ledger) -> ReconcileContext:
+    def with_ledger(self, ledger: Ledger) -> ReconcileContext:
         """The same with another account."""
         return replace(self, ledger=ledger)
 
-    def look_again(self, anew: frozenset[str]) -> ReconcileContext:
-        """Sort the pods once more after the account gave these replicas a new attempt."""
-        return self.sorted_anew(anew) if anew else self
+    def with_replicas(self, changed: Mapping[str, Replica]) -> ReconcileContext:
+        """The same with other replicas in place of those with these pod names."""
+        if not changed:
+            return self
+        replicas = [changed.get(replica.name, replica) for replica in self.view.replicas]
+        not_running = [replica for replica in replicas if replica.state is not State.RUNNING]
+        return replace(self, view=self.view._replace(replicas=replicas, not_running=not_running))
 
-    def sorted_anew(self, anew: frozenset[str] = frozenset()) -> ReconcileContext:
+    def with_new_attempts(self, restarted: frozenset[str]) -> ReconcileContext:
+        """Sort the pods once more after the account gave these replicas a new attempt."""
+        return self.sorted_again(restarted) if restarted else self
+
+    def sorted_again(self, restarted: frozenset[str] = frozenset()) -> ReconcileContext:
         """Sort the pods once more by the account, which has changed since they were."""
-        anew |= self.anew
+        restarted |= self.restarted_now
         entries = entries_of(self.before)
-        for name in anew:
+        for name in restarted:
             entries.pop(name, None)
         view = sort_replicas(self.workload, self.ledger, entries, self.observed)
-        return replace(self, view=view, anew=anew)
+        return replace(self, view=view, restarted_now=restarted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +127,29 @@ class RestartDecision:
         """Where a replica has failed as before, so that a restart will not help."""
         repeat = self.repeats.get(replica.name)
         return repeat if repeat is not None and repeat.times >= REPEATS_IN_VAIN else None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Success, or failure with its reason; `cause` is the replica to blame, if one is."""
+
+    success: bool
+    reason: str
+    message: str
+    cause: Replica | None = None
+    repeat: Repeat | None = None
+    """How often in a row that one has failed so."""
+
+    @property
+    def phase(self) -> Phase:
+        """In which the job ends."""
+        return Phase.SUCCEEDED if self.success else Phase.FAILED
+
+    @property
+    def same(self) -> Repeat | None:
+        """Where it had failed so before."""
+        return (
+            self.repeat
+            if self.repeat is not None and self.repeat.times >= REPEATS_IN_VAIN
+            else None
+        )

@@ -32,6 +32,11 @@ class Replica(NamedTuple):
     """What status said of the wanted attempt's pod; None when it has not been seen."""
 
     @property
+    def short_name(self) -> str:
+        """`worker-1`."""
+        return f"{self.key.type}-{self.key.ordinal}"
+
+    @property
     def ended(self) -> bool:
         """Whether it ran to an end, good or bad."""
         return self.state is State.SUCCEEDED or self.state is State.FAILED
@@ -82,7 +87,7 @@ def sort_replicas(
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
     records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
     rules = workload.pod_failure_rules
-    stopped = workload.paused or ledger.paused or ledger.held or bool(ledger.ended)
+    stopped = workload.paused or ledger.paused or ledger.evicted or bool(ledger.ended)
     replicas, not_running = [], []
     for replica_type, key, name in workload.roster:
         pod = pods.pop(name, None)
@@ -98,7 +103,7 @@ def sort_replicas(
         if record is not None and record.ruling is not None:
             state, end = _as_ruled(state, end, entry, record.ruling)
         elif rules and end is not None and _are_rules_asked(state, end, stopped=stopped):
-            told = pod.told if pod else (entry or {}).get("containers") or ()
+            told = pod.container_statuses if pod else (entry or {}).get("containers") or ()
             state, end = pod_failure_rules.apply_rules(rules, replica_type, state, end, pod, told)
         replica = Replica(key, replica_type, name, state, pod, old, end, entry)
         replicas.append(replica)

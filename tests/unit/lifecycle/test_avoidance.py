@@ -186,7 +186,7 @@ def test_no_more_than_eight_are_avoided() -> None:
 def test_another_controller_that_has_heard_nothing_has_it_go_on() -> None:
     world = Nodes().place().tried(1)
     world.status = world.look().status  # which is written, and nothing is done
-    world.heard = type(world.heard)()
+    world.reports = type(world.reports)()
     world.settle()
     assert world.terms == [[{"matchFields": [keeps_off("node-1")]}]] * 3
     assert len(world.told("Restart")) == 0  # the one before has told that
@@ -232,7 +232,7 @@ def test_each_term_of_the_users_is_narrowed_and_an_empty_one_still_matches_nothi
     preferred = [{"weight": 1, "preference": zone}]
     key = "preferredDuringSchedulingIgnoredDuringExecution"
     mine = pod(**{REQUIRED: {"nodeSelectorTerms": [zone, name, {}]}, key: preferred})
-    found = add_node_affinity(lambda: mine, ["x", "y"])
+    found = add_node_affinity(mine, ["x", "y"])
     others = [keeps_off("x"), keeps_off("y")]
     assert terms_of(found) == [
         {**zone, "matchFields": others},

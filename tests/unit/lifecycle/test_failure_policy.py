@@ -169,7 +169,9 @@ def test_rules_decide_as_those_of_kubernetes(
     end = exit_of(pod, None)
     assert end is not None
     anyone = ReplicaType("worker", 1, RestartPolicy.ON_FAILURE, 3)
-    state, judged = pod_failure_rules.apply_rules(rules, anyone, State.FAILED, end, pod, pod.told)
+    state, judged = pod_failure_rules.apply_rules(
+        rules, anyone, State.FAILED, end, pod, pod.container_statuses
+    )
     assert state is State.FAILED
     if expected is None or expected == "free":
         assert judged == end

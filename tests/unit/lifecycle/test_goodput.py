@@ -96,7 +96,7 @@ def test_what_was_never_accounted_for_begins_when_it_is_seen() -> None:
 def tell(world: World, step: int, checkpoint: int | None = None, rate: float = 1.0) -> World:
     """The job says that it has done so many steps."""
     made = Checkpoint("/ckpt", world.now, checkpoint) if checkpoint is not None else None
-    world.heard = PodReports(progress=Progress(world.now, step=step, checkpoint=made, rate=rate))
+    world.reports = PodReports(progress=Progress(world.now, step=step, checkpoint=made, rate=rate))
     return world.settle()
 
 
@@ -174,7 +174,7 @@ class Process:
             saving=self.saving,
         )
         told = Progress(world.now, replica=self.replica, step=self.step, work=work)
-        world.heard = PodReports(progress=told)
+        world.reports = PodReports(progress=told)
         world.settle()
         return self
 

@@ -38,12 +38,12 @@ class Reporting(World):
                 rank(number, kind, attempt=self.attempt),
                 pod=self.name(str(number)),
                 since=self.said,
-                heard=self.now,
+                received_at=self.now,
                 size=self.size or len(self.doing),
             )
             for number, kind in enumerate(self.doing)
         )
-        return replace(super().observed(), heard=PodReports(ranks=ranks))
+        return replace(super().observed(), reports=PodReports(ranks=ranks))
 
 
 def hanging(job: dict[str, Any]) -> Reporting:

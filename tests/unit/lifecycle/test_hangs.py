@@ -166,19 +166,19 @@ def test_ranks_that_are_idle_and_do_not_sleep_hang() -> None:
 
 
 def test_one_that_says_nothing_is_a_suspect_whatever_it_said_last() -> None:
-    silent = replace(rank(1, "Collecting"), heard=NOW - timedelta(seconds=66))
+    silent = replace(rank(1, "Collecting"), received_at=NOW - timedelta(seconds=66))
     verdict = found(rank(0, "Waiting"), silent)
     assert verdict.finding is Finding.SUSPECT
     assert not verdict.finding.is_hang
     assert "worker-1 (rank 1) says nothing any more" in describe(verdict)
-    late = replace(silent, heard=NOW - timedelta(seconds=65))
+    late = replace(silent, received_at=NOW - timedelta(seconds=65))
     assert detect_hang([rank(0, "Waiting"), late], NOW) is None
 
 
 def test_one_that_is_stopped_hangs_those_who_wait_for_it() -> None:
     given = [*ranks("Waiting", "Stopped"), rank(2, "Busy")]
     # It was heard of long ago.
-    given[1] = replace(given[1], heard=NOW - timedelta(seconds=500))
+    given[1] = replace(given[1], received_at=NOW - timedelta(seconds=500))
     verdict = found(*given)
     assert (verdict.finding, verdict.finding.is_hang) == (Finding.STOPPED, True)
     assert verdict.since == NOW - timedelta(seconds=101)

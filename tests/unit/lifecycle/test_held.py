@@ -31,34 +31,36 @@ def pod_of(world: Holders) -> Pod:
 def looked(world: Holders, hold: InPlaceReport | None, entry: dict[str, Any] | None = None) -> Pod:
     """The pod as it is seen where this was told of it."""
     pod = pod_of(world)
-    heard = replace(world.heard, holds={} if hold is None else {pod.name: hold})
+    heard = replace(world.reports, in_place={} if hold is None else {pod.name: hold})
     entries = {} if entry is None else {pod.name: entry}
-    [found] = with_reported_ends(world.workload, Observed(pods=(pod,), heard=heard), entries).pods
+    [found] = with_reported_ends(world.workload, Observed(pods=(pod,), reports=heard), entries).pods
     return found
 
 
 def ended(world: Holders, **more: Any) -> InPlaceReport:
     pod, at = pod_of(world), world.now - timedelta(seconds=3)
     told = {"ended": True, "code": 7, "at": at, "message": "boom", **more}
-    return InPlaceReport(**{"uid": pod.uid, "attempt": pod.attempt, "heard": world.now, **told})
+    return InPlaceReport(
+        **{"uid": pod.uid, "attempt": pod.attempt, "received_at": world.now, **told}
+    )
 
 
 def test_a_command_that_ended_is_seen_as_its_container_s_end(world: Holders) -> None:
     hold = ended(world)
     found = looked(world, hold)
     [main] = found.containers
-    assert (found.phase, found.held) == ("Failed", True)
+    assert (found.phase, found.awaits_in_place_restart) == ("Failed", True)
     assert (main.state, main.exit_code, main.reason) == ("Terminated", 7, "Error")
     assert (main.message, main.ended) == ("boom", hold.at)
     assert (main.ready, main.since) == (False, None)
     told = {"name": "main", "state": "Terminated", "exitCode": 7, "reason": "Error"}
-    assert found.told == [told]
+    assert found.container_statuses == [told]
 
 
 def test_a_sidecar_goes_on_and_so_does_the_pod(world: Holders) -> None:
     world.pods[world.name("0")]["status"]["containerStatuses"].append(SIDECAR)
     found = looked(world, ended(world))
-    assert (found.phase, found.held) == ("Running", True)
+    assert (found.phase, found.awaits_in_place_restart) == ("Running", True)
     assert [each.state for each in found.containers] == ["Terminated", "Running"]
 
 

@@ -64,12 +64,12 @@ class Holders(World):
                 told = InPlaceReport(
                     pod.uid, told.attempt, self.now, ended=True, code=143, at=self.now
                 )
-            self.holds[name] = replace(told, heard=self.now)
-        self.heard = replace(self.heard, holds=dict(self.holds))
+            self.holds[name] = replace(told, received_at=self.now)
+        self.reports = replace(self.reports, in_place=dict(self.holds))
 
     def forget(self) -> None:
         """Another controller leads, which has heard nothing yet."""
-        self.heard = replace(self.heard, holds={})
+        self.reports = replace(self.reports, in_place={})
 
     def play(self, seconds: float = 0.0) -> None:
         """Time passes, in which pods start and all is done that is due."""
@@ -114,13 +114,13 @@ def test_who_takes_over_waits_a_moment_for_the_first_that_failed(comes: bool) ->
     world.advance(5)
     all_holds = {name: replace(hold, since=world.now) for name, hold in world.holds.items()}
     first = world.name("0")
-    world.heard = replace(world.heard, holds={first: all_holds[first]})
+    world.reports = replace(world.reports, in_place={first: all_holds[first]})
     world.settle()
     assert world.account()["backoffCount"] == 0, "it decides by what it heard first"
     assert world.last is not None
     assert world.last.wake_at == world.now + timedelta(seconds=1)
     if comes:
-        world.heard = replace(world.heard, holds=all_holds)
+        world.reports = replace(world.reports, in_place=all_holds)
     else:
         world.advance(1)
     world.settle()
@@ -142,7 +142,7 @@ def test_who_takes_over_waits_a_moment_for_the_last_words_of_an_end_that_is_told
     world.hear()
     world.step()
     assert world.account()["backoffCount"] == 0, "others may have failed before"
-    holds = world.heard.holds
+    holds = world.reports.in_place
     world.forget()
     world.since = world.now
     world.settle()
@@ -151,7 +151,7 @@ def test_who_takes_over_waits_a_moment_for_the_last_words_of_an_end_that_is_told
     told = world.status["tasks"][0]["replicas"][2]["containers"][0]
     assert (told["state"], told["exitCode"]) == ("Terminated", 1)
     if comes:
-        world.heard = replace(world.heard, holds=holds)
+        world.reports = replace(world.reports, in_place=holds)
     world.advance(1).settle().advance(1).settle()
     assert world.account()["attempts"][0]["exitCode"] == 1
     assert any(words in text for text in world.account()["told"]) == comes
@@ -167,7 +167,7 @@ def test_what_a_rule_says_of_a_pod_taken_away_is_kept_while_others_are_not_heard
         {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
     ]
     world.take(taken)
-    world.heard = replace(world.heard, holds={told: world.heard.holds[told]})
+    world.reports = replace(world.reports, in_place={told: world.reports.in_place[told]})
     world.settle()
     assert world.phase == "Running", "the others are not heard yet"
     world.advance(1).settle()
@@ -369,11 +369,11 @@ def test_a_hang_restarts_the_job_where_it_is() -> None:
                 pod=world.name(str(number)),
                 size=WORKERS,
                 since=said,
-                heard=world.now,
+                received_at=world.now,
             )
             for number, kind in enumerate(kinds)
         ]
-        world.heard = replace(world.heard, ranks=tuple(ranks))
+        world.reports = replace(world.reports, ranks=tuple(ranks))
 
     say()
     world.settle()

@@ -148,7 +148,7 @@ def test_too_little_memory_at_the_same_place_is_the_same() -> None:
 def tell(world: World, step: int, checkpoint: int | None = None) -> None:
     """The job says that it has done so many steps."""
     made = Checkpoint("/ckpt", world.now, checkpoint) if checkpoint is not None else None
-    world.heard = PodReports(progress=Progress(world.now, step=step, checkpoint=made))
+    world.reports = PodReports(progress=Progress(world.now, step=step, checkpoint=made))
     world.settle()
 
 

@@ -23,7 +23,9 @@ class Launching(World):
 
     def observed(self) -> Observed:
         found = super().observed()
-        return replace(found, words={pod.uid: self.words for pod in found.pods if self.words})
+        return replace(
+            found, probe_output={pod.uid: self.words for pod in found.pods if self.words}
+        )
 
     def started(self, replica: str, value: bool) -> Launching:
         pod = self.pods[self.name(replica)]

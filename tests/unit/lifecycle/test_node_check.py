@@ -148,7 +148,7 @@ class Trial(World):
         pod = Pod.decode(self.pods[name])
         more = {"host": name, "port": 1000 + number, **more}
         said = NodeCheckReport(pod.uid, pod.attempt, stage, self.now, **more)
-        self.heard = replace(self.heard, checks={**self.heard.checks, name: said})
+        self.reports = replace(self.reports, node_checks={**self.reports.node_checks, name: said})
 
     def word(self, number: int) -> dict[str, Any]:
         """What it is told."""
@@ -326,7 +326,7 @@ def test_each_start_of_all_has_its_own() -> None:
 def test_another_controller_goes_on() -> None:
     world = Trial().begun()
     run = world.word(0)["run"]
-    world.heard = PodReports()
+    world.reports = PodReports()
     world.settle()
     assert world.word(0)["run"] == run
     for number in range(3):

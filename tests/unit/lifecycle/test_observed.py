@@ -32,7 +32,7 @@ def test_a_pod_of_which_nothing_is_known_has_what_kubernetes_takes_for_granted()
     assert bare == Pod(
         namespace="", name="p", uid="u", resource_version="", owner_uid="", phase="Pending"
     )
-    assert (bare.told, bare.type, bare.index, bare.attempt) == ([], "", 0, 1)
+    assert (bare.container_statuses, bare.type, bare.index, bare.attempt) == ([], "", 0, 1)
 
 
 FULL: dict[str, Any] = {
@@ -91,7 +91,7 @@ def test_everything_that_decisions_need_of_a_pod_is_kept() -> None:
         conditions=(("PodScheduled", "True"), ("DisruptionTarget", "True")),
         containers=(Container("main", "Terminated", exit_code=3, ended=moment(8)),),
     )
-    assert pod.told == [{"name": "main", "state": "Terminated", "exitCode": 3}]
+    assert pod.container_statuses == [{"name": "main", "state": "Terminated", "exitCode": 3}]
 
 
 def pod_with(*conditions: dict[str, str], **metadata: Any) -> Pod:
@@ -209,7 +209,7 @@ def test_init_containers_and_sidecars_are_told_apart_from_the_others() -> None:
     )
     assert pod.container("main") == pod.containers[2]
     assert pod.container("prep") is None
-    assert pod.told == [
+    assert pod.container_statuses == [
         {"name": "prep", "state": "Terminated", "role": "Init", "exitCode": 2},
         {"name": "beside", "state": "Running", "role": "Sidecar"},
         {"name": "main", "state": "Running"},
@@ -269,4 +269,4 @@ def test_what_the_pods_of_a_job_have_in_common_is_kept_once() -> None:
         assert getattr(first, name) is getattr(second, name), name
     assert first.conditions is second.conditions
     assert first.containers is second.containers
-    assert first.told is second.told
+    assert first.container_statuses is second.container_statuses

@@ -224,7 +224,7 @@ def test_a_pod_is_decoded_as_far_as_it_matters() -> None:
     assert (found.namespace, found.resource_version, found.owner_uid) == ("ml", "7", "job")
     assert (found.type, found.index, found.attempt, found.revision) == ("ps", 3, 4, "r")
     assert (found.node, found.scheduled, found.deadline_seconds) == ("n", True, 1)
-    assert found.told == [{"name": "m", "state": "Running"}]
+    assert found.container_statuses == [{"name": "m", "state": "Running"}]
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])

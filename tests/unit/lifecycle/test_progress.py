@@ -26,7 +26,7 @@ def running() -> World:
 
 def told(world: World, progress: Progress, now: datetime | None = None) -> Plan:
     """The plan of a pass that has heard this."""
-    observed = replace(world.observed(), heard=PodReports(progress))
+    observed = replace(world.observed(), reports=PodReports(progress))
     moment = now or world.now
     return plan(world.workload, world.status, observed, moment, SETTINGS)
 
@@ -157,7 +157,7 @@ def counted(
     world.now += timedelta(seconds=EVERY + 1)
     progress = progress and replace(progress, at=world.now)
     both = PodReports(progress, collectives=replace(heard, at=world.now))
-    observed = replace(world.observed(), heard=both)
+    observed = replace(world.observed(), reports=both)
     made = plan(world.workload, world.status, observed, world.now, SETTINGS)
     world.status = made.status or world.status
     found: dict[str, Any] = world.status["progress"]

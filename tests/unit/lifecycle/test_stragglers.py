@@ -169,7 +169,7 @@ def late(world: World, number: int, share: float = 0.234, attempt: int = 1) -> S
 
 def job_with(*found: int) -> World:
     world = World(pytorch(workers=4, run_policy=OBSERVED)).running()
-    world.heard = PodReports(late=tuple(late(world, number) for number in found))
+    world.reports = PodReports(stragglers=tuple(late(world, number) for number in found))
     return world.settle()
 
 
@@ -181,18 +181,18 @@ def test_who_is_late_is_in_the_status_and_told_once() -> None:
     assert (told["rank"], told["latePercent"], told["attempt"]) == (1, 23, 1)
     text = "late at most collectives: others wait for it 23% of the time"
     assert world.told("Straggler") == [f"worker-1 (rank 1) is {text}."]
-    world.heard = PodReports(late=(late(world, 1, 0.4),))
+    world.reports = PodReports(stragglers=(late(world, 1, 0.4),))
     world.advance(60).settle()
     assert world.status["stragglers"] == [told]
     assert len(world.told("Straggler")) == 1
     # Another controller, which has not heard anything yet.
-    world.heard = PodReports()
+    world.reports = PodReports()
     world.advance(60).settle()
     assert world.status["stragglers"] == [told]
-    world.heard = PodReports(late=(late(world, 1), late(world, 2)))
+    world.reports = PodReports(stragglers=(late(world, 1), late(world, 2)))
     world.advance(60).settle()
     assert world.told("Straggler")[1:] == [f"worker-2 (rank 2) is {text}."]
-    world.heard = PodReports(late=())
+    world.reports = PodReports(stragglers=())
     world.advance(60).settle()
     assert "stragglers" not in world.status
 
@@ -206,7 +206,7 @@ def test_the_pod_of_another_attempt_is_another() -> None:
 
 def test_eight_are_named_at_most() -> None:
     world = World(pytorch(workers=12, run_policy=OBSERVED)).running()
-    world.heard = PodReports(late=tuple(late(world, number) for number in range(1, 12)))
+    world.reports = PodReports(stragglers=tuple(late(world, number) for number in range(1, 12)))
     world.settle()
     assert world.status is not None
     assert len(world.status["stragglers"]) == 8
@@ -217,14 +217,14 @@ def test_what_others_wrote_there_is_passed_over() -> None:
     assert world.status is not None
     for junk in (3, [3], [{}], [{"replica": "x"}]):
         world.status["stragglers"] = junk
-        world.heard = PodReports()
+        world.reports = PodReports()
         world.advance(1).settle()
         assert "stragglers" not in world.status
 
 
 def test_who_is_not_observed_is_not_told_of() -> None:
     world = World(pytorch(workers=2, run_policy={"observe": False})).running()
-    world.heard = PodReports(late=(late(world, 1),))
+    world.reports = PodReports(stragglers=(late(world, 1),))
     world.settle()
     assert world.status is not None
     assert "stragglers" not in world.status

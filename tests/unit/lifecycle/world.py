@@ -141,7 +141,7 @@ class World:
         self.conflicts: tuple[Conflict, ...] = ()
         self.lost_nodes: frozenset[str] = frozenset()
         self.flavors: dict[str, Flavor] = {}
-        self.heard = NO_REPORTS
+        self.reports = NO_REPORTS
         self.since: datetime | None = None
         self.deleted = False
         self.warnings: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class World:
             conflicts=self.conflicts,
             lost_nodes=self.lost_nodes,
             flavors=self.flavors,
-            heard=self.heard,
+            reports=self.reports,
             since=self.since,
         )
 

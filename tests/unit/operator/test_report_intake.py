@@ -36,7 +36,7 @@ async def test_reconciles_are_called_for_once_a_rank_is_late_and_no_more_after_t
         for rank in (0, 1):
             reports.receive("u", f"p{rank}", arrived(rank, steps, late * rank))
         await asyncio.sleep(0.01)
-        found = reports.reports_of("u").late
+        found = reports.reports_of("u").stragglers
         return None if found is None else [each.rank for each in found]
 
     assert await step(4, 0.3) is None
@@ -61,7 +61,7 @@ async def test_a_pass_is_called_for_at_once_when_a_rank_is_late() -> None:
     await asyncio.sleep(0.01)
     woken.clear()
     reports.receive("u", "p1", arrived(1, 30, 0.3))
-    assert [each.rank for each in reports.reports_of("u").late or ()] == [1]
+    assert [each.rank for each in reports.reports_of("u").stragglers or ()] == [1]
     assert woken == ["u"]
 
 
@@ -70,7 +70,7 @@ async def test_nobody_is_judged_more_often_than_passes_may_be_called_for() -> No
     reports = ReportIntake(lambda: now, lambda _: None, 1e6)
     for rank in (0, 1):
         reports.receive("u", f"p{rank}", arrived(rank, 30, 0.3 * rank))
-    assert reports.reports_of("u").late is None
+    assert reports.reports_of("u").stragglers is None
 
 
 def status(step: int | None = None, source: str = "", **more: Any) -> dict[str, Any]:

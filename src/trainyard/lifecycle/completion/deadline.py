@@ -10,10 +10,21 @@ from datetime import datetime, timedelta
 from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import texts
-from trainyard.lifecycle.completion.verdicts import Verdict
+from trainyard.lifecycle.policy import PolicyResult
+from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
+from trainyard.lifecycle.status.status_builder import StatusBuilder
+from trainyard.schema.times import parse
 
 
-def deadline_of(workload: Workload, started: datetime | None) -> datetime | None:
+def evaluate(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Ends a job whose time is over; until then, wakes at its deadline."""
+    due = _deadline_of(context.workload, parse(status.fields.get("startTime")))
+    if due is not None and context.now >= due:
+        return PolicyResult(verdict=deadline_verdict(context.workload))
+    return PolicyResult(wake_at=due)
+
+
+def _deadline_of(workload: Workload, started: datetime | None) -> datetime | None:
     """When the job must end; None without a deadline, or before the clock has started."""
     if workload.active_deadline_seconds is None or started is None:
         return None

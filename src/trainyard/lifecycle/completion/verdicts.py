@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kinds.shared.workload import Scope
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.completion import completion_rules
 from trainyard.lifecycle.elastic import elastic_size
-from trainyard.lifecycle.ledger import Ledger, Repeat, attempt_end
+from trainyard.lifecycle.ledger import Ledger, attempt_end
 from trainyard.lifecycle.outcomes import MAX_DURATION, State
-from trainyard.lifecycle.reconcile_context import REPEATS_IN_VAIN, ReconcileContext, RestartDecision
+from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import single_restarts
 from trainyard.lifecycle.restart.restart_policies import (
@@ -22,36 +22,9 @@ from trainyard.lifecycle.restart.restart_policies import (
     is_budget_spent,
     restarts_after_success,
 )
-from trainyard.schema.dataclass import dataclass
 
 UNPROCESSABLE = 422
 """HTTP status with which an API server says that an object is invalid."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Success, or failure with its reason; `cause` is the replica to blame, if one is."""
-
-    success: bool
-    reason: str
-    message: str
-    cause: Replica | None = None
-    repeat: Repeat | None = None
-    """How often in a row that one has failed so."""
-
-    @property
-    def phase(self) -> Phase:
-        """In which the job ends."""
-        return Phase.SUCCEEDED if self.success else Phase.FAILED
-
-    @property
-    def same(self) -> Repeat | None:
-        """Where it had failed so before."""
-        return (
-            self.repeat
-            if self.repeat is not None and self.repeat.times >= REPEATS_IN_VAIN
-            else None
-        )
 
 
 SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, texts.FINISHED)
@@ -76,6 +49,13 @@ def success(
     return SUCCESS if completion_rules.has_succeeded(context.workload, done, out) else None
 
 
+def success_of_deciding_replica(context: ReconcileContext) -> Verdict | None:
+    """Whether the one replica that decides, where one does, has ended with 0."""
+    if context.workload.decides is None:
+        return None
+    return success(context, context.ledger, frozenset())
+
+
 def success_before_pause(context: ReconcileContext) -> Verdict | None:
     """The same when a job is paused: what would have run again has not succeeded."""
     again = {
@@ -86,12 +66,13 @@ def success_before_pause(context: ReconcileContext) -> Verdict | None:
     return success(context, context.ledger, again)
 
 
-def success_after_restarts(context: ReconcileContext, response: RestartDecision) -> Verdict | None:
+def success_after_restarts(context: ReconcileContext) -> Verdict | None:
     """Decision 22: it wins over any failure that holds at the same time."""
-    return success(context, response.ledger, response.restarted, response.failed_for_good)
+    restarts = context.restarts
+    return success(context, restarts.ledger, restarts.restarted, restarts.failed_for_good)
 
 
-def removed_by_queue(context: ReconcileContext, _: RestartDecision) -> Verdict | None:
+def removed_by_queue(context: ReconcileContext) -> Verdict | None:
     """A queue's maxDuration is the end of a job, not a disruption (decision 26)."""
     for replica in context.view.not_running:
         if replica.state is State.TAKEN or replica.state is State.FAILED:
@@ -102,7 +83,7 @@ def removed_by_queue(context: ReconcileContext, _: RestartDecision) -> Verdict |
     return None
 
 
-def pod_refused_as_invalid(context: ReconcileContext, _: RestartDecision) -> Verdict | None:
+def pod_refused_as_invalid(context: ReconcileContext) -> Verdict | None:
     """A pod that the server calls invalid does not become valid by waiting (decision 10)."""
     for refusal in context.observed.refusals:
         if refusal.code == UNPROCESSABLE and refusal.resource == PODS:
@@ -111,9 +92,10 @@ def pod_refused_as_invalid(context: ReconcileContext, _: RestartDecision) -> Ver
     return None
 
 
-def failure_for_good(context: ReconcileContext, response: RestartDecision) -> Verdict | None:
+def failure_for_good(context: ReconcileContext) -> Verdict | None:
     """Whether the replicas that failed for good fail the job (decision 23)."""
-    workload, failed = context.workload, response.failed_for_good
+    workload, restarts = context.workload, context.restarts
+    failed = restarts.failed_for_good
     if not failed:
         return None
     keys = {replica.key for replica in failed}
@@ -127,7 +109,7 @@ def failure_for_good(context: ReconcileContext, response: RestartDecision) -> Ve
     if not workload.fail_fast and not completion_rules.is_success_impossible(workload, keys):
         return None
     cause = _first_to_blame(failed)
-    repeat, same = response.repeats.get(cause.name), response.same(cause)
+    repeat, same = restarts.repeats.get(cause.name), restarts.same(cause)
     if workload.restart_judge and same is not None:
         message = texts.failed_in_vain(workload, cause, same)
         return Verdict(False, ConditionReason.RESTARTS_IN_VAIN, message, cause, repeat)
@@ -137,11 +119,9 @@ def failure_for_good(context: ReconcileContext, response: RestartDecision) -> Ve
     return Verdict(False, reason, texts.job_failure(workload, cause), cause, repeat)
 
 
-def failure_by_pod_failure_rule(
-    context: ReconcileContext, response: RestartDecision
-) -> Verdict | None:
+def failure_by_pod_failure_rule(context: ReconcileContext) -> Verdict | None:
     """Whether a rule of `podFailurePolicy` fails the job (decision 114)."""
-    cause = next((r for r in response.failed_for_good if fails_job(r)), None)
+    cause = next((r for r in context.restarts.failed_for_good if fails_job(r)), None)
     if cause is None:
         return None
     message = texts.failed_by_rule(context.workload, cause)
@@ -157,7 +137,7 @@ def final_attempt_end(context: ReconcileContext, verdict: Verdict) -> dict[str, 
         ended = single_restarts.finished_attempt(context.ledger, cause, now)
     else:
         ended = attempt_end(now, cause.exit.reason or "Error", cause.name, cause.exit)
-    return ended | verdict.repeat.tell() if verdict.repeat is not None else ended
+    return ended | verdict.repeat.attempt_fields() if verdict.repeat is not None else ended
 
 
 def _first_to_blame(failed: Sequence[Replica]) -> Replica:

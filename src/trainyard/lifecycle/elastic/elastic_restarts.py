@@ -30,7 +30,7 @@ def decide(
     excused, own = _split(context, down)
     taken_in = _excuse(context, excused)
     response = (
-        decide_by_cause(context.having(taken_in.ledger), replicas, own, _restart)
+        decide_by_cause(context.with_ledger(taken_in.ledger), replicas, own, _restart)
         if own
         else taken_in
     )

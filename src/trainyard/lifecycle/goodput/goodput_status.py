@@ -16,7 +16,9 @@ from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
 from trainyard.kinds.shared.workload import Scope
 from trainyard.lifecycle.goodput.goodput_work import TrackedWork, update_work
 from trainyard.lifecycle.ledger import EVICTED, HISTORY, PAUSED, Ledger, final_phase
+from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.times import parse, render
 
 Obj = dict[str, Any]
@@ -30,29 +32,44 @@ _QUEUED = (
 _DIGITS = 3
 
 
-def account_time(context: ReconcileContext, new: Obj) -> Obj:
-    """A status that is about to be written, with all time until now; that of a job that had ended
-    before is as it was."""
+LEDGER_FIELDS = ("work",)
+"""Steps of the last process that reported any: a TrackedWork."""
+
+
+def parse_status(status: Obj) -> Obj:
+    """The stored status with those attempts only that have a number."""
+    goodput = status.get("goodput")
+    if not goodput:
+        return status
+    attempts = [each for each in goodput.get("attempts") or () if "number" in each]
+    return {**status, "goodput": {**goodput, "attempts": attempts}}
+
+
+def account_time(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Account for all time until now; nothing is added after the end."""
     if final_phase(context.before):
-        return new
-    told = _add_elapsed_time(new, context.ledger, context.now, context.workload.created)
+        return NOTHING
+    new, ledger = status.fields, context.ledger
+    goodput = _add_elapsed_time(new, ledger, context.now, context.workload.created)
     if context.workload.hang is not None and _is_hung(new) and not _is_hung(context.before):
-        _count_hang_as_hung(told, context.workload.hang.after_seconds)
-    known = TrackedWork.decode(context.ledger.work)
-    work = update_work(context.observed.heard.progress, known, context.ledger.attempts)
+        _count_hang_as_hung(goodput, context.workload.hang.after_seconds)
+    new["goodput"] = goodput
+    known = TrackedWork.decode(ledger.features.get("work"))
+    work = update_work(context.observed.reports.progress, known, ledger.attempts)
     if work is None:
-        return {**new, "goodput": told}
-    own = [each for each in told["attempts"] if each["number"] == work.attempt]
+        return NOTHING
+    own = [each for each in goodput["attempts"] if each["number"] == work.attempt]
     saved, earlier = work.saving, 0.0
     if known is not None and work.run == known.run:
         saved -= known.saving
         earlier = (known.began - work.began).total_seconds()
     else:
-        _correct_for_new_process(told, context, known, work)
+        _correct_for_new_process(goodput, context, known, work)
     for idle in (GoodputPart.RESTARTING, GoodputPart.STARTING) if earlier else ():
-        earlier -= _move_seconds(told, own, idle, GoodputPart.TRAINING, earlier)
-    _move_seconds(told, own, GoodputPart.TRAINING, GoodputPart.SAVING, saved)
-    return {**new, "goodput": told, "internal": {**new["internal"], "work": work.encode()}}
+        earlier -= _move_seconds(goodput, own, idle, GoodputPart.TRAINING, earlier)
+    _move_seconds(goodput, own, GoodputPart.TRAINING, GoodputPart.SAVING, saved)
+    new["internal"] = {**new["internal"], "work": work.encode()}
+    return NOTHING
 
 
 def _is_hung(status: Mapping[str, Any]) -> bool:
@@ -174,7 +191,7 @@ def _current_part(status: Mapping[str, Any], ledger: Ledger) -> GoodputPart | No
     if ledger.paused:
         return GoodputPart.PAUSED
     running = _condition(status, ConditionType.RUNNING)
-    if ledger.held or (running.get("status") != "True" and running.get("reason") in _QUEUED):
+    if ledger.evicted or (running.get("status") != "True" and running.get("reason") in _QUEUED):
         return GoodputPart.QUEUED
     if running.get("status") == "True":
         return GoodputPart.HUNG if _is_hung(status) else GoodputPart.TRAINING

@@ -123,20 +123,20 @@ def detect_hang(
 
 def world_size(ranks: Sequence[RankReport]) -> int:
     """How many ranks there should be, as the newest of them has it; not more than are worth it."""
-    newest = max(ranks, key=lambda rank: rank.heard, default=None)
+    newest = max(ranks, key=lambda rank: rank.received_at, default=None)
     return min(newest.size, 2 * len(ranks) + 64) if newest is not None else 0
 
 
 def is_silent(rank: RankReport, now: datetime) -> bool:
     """Whether its reports are overdue."""
-    return now - rank.heard > timedelta(seconds=SILENT_REPORTS * rank.every + SILENT_SECONDS)
+    return now - rank.received_at > timedelta(seconds=SILENT_REPORTS * rank.every + SILENT_SECONDS)
 
 
 def _blame(
     finding: Finding, culprit: RankReport, waiting: Sequence[RankReport], *, is_gone: bool = False
 ) -> HangVerdict:
     # Of one that says nothing it is known when it last did.
-    theirs = culprit.heard if is_gone or finding is Finding.SUSPECT else culprit.since
+    theirs = culprit.received_at if is_gone or finding is Finding.SUSPECT else culprit.since
     since = max(theirs, *(rank.since for rank in waiting))
     return HangVerdict(finding, since, culprit, tuple(waiting), is_gone)
 

@@ -12,19 +12,20 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
 from trainyard.kinds.shared.workload import FailureAction, HangAction, HangPolicy
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Create, Event
-from trainyard.lifecycle.completion.verdicts import Verdict
 from trainyard.lifecycle.hang import hang_detector, hang_texts
 from trainyard.lifecycle.hang.hang_detector import Finding
 from trainyard.lifecycle.hang.rank_reports import ALONE, STOPPED, STUCK, RankReport
 from trainyard.lifecycle.outcomes import Exit, Ruling, State
-from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.policy import NOTHING, PolicyResult
+from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.status.conditions import Conditions
+from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -68,6 +69,18 @@ class HangObservation:
 NOT_OBSERVED = HangObservation()
 
 
+def evaluate(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Report a hang, keep its evidence, and end the attempt or the job where its policy says so."""
+    observation = observe(context)
+    status.events += report_hang(observation, status.conditions)
+    return PolicyResult(
+        verdict=hang_verdict(context, observation),
+        wake_at=observation.due,
+        context=fail_culprit(context, observation),
+        evidence=evidence_to_create(context, observation),
+    )
+
+
 def observe(context: ReconcileContext) -> HangObservation:
     """What the reports come to."""
     policy = context.workload.hang
@@ -85,7 +98,7 @@ def observe(context: ReconcileContext) -> HangObservation:
         return HangObservation(ranks, is_partial=True)
     if not ranks:
         return HangObservation()
-    gone = frozenset(short_name(each) for each in context.view.not_running if each.ended)
+    gone = frozenset(each.short_name for each in context.view.not_running if each.ended)
     verdict = hang_detector.detect_hang(ranks, context.now, gone=gone, serves=policy.may_serve)
     return _with_due_time(ranks, verdict, policy, context.now)
 
@@ -93,21 +106,22 @@ def observe(context: ReconcileContext) -> HangObservation:
 def _current_ranks(context: ReconcileContext) -> Iterator[RankReport]:
     """Those that report for the pods of this attempt."""
     by_pod = {replica.name: replica for replica in context.view.replicas}
-    return (r for r in context.observed.heard.ranks if _is_current(by_pod.get(r.pod), r))
+    return (r for r in context.observed.reports.ranks if _is_current(by_pod.get(r.pod), r))
 
 
-# Decision 364.
-def ranks_never_met_event(context: ReconcileContext, verdict: Verdict) -> tuple[Event, ...]:
-    """What is to be told of a job that has succeeded, whose launcher started several ranks that
-    never met."""
-    policy = context.workload.hang
-    if not verdict.success or policy is None or not policy.launched or context.workload.debug:
-        return ()
+def report_ranks_never_met(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Warn of a job that has succeeded although its ranks never made a process group.
+
+    Each has then trained alone, which looks like success (decision 364).
+    """
+    policy, has_succeeded = context.workload.hang, context.ledger.ended == Phase.SUCCEEDED
+    if not has_succeeded or policy is None or not policy.launched or context.workload.debug:
+        return NOTHING
     ranks = tuple(_current_ranks(context))
-    if not ranks or any(rank.kind != ALONE for rank in ranks):
-        return ()
-    text = hang_texts.ranks_never_met(max(rank.size for rank in ranks))
-    return (Event("Warning", EventReason.RANKS_APART.value, text),)
+    if ranks and all(rank.kind == ALONE for rank in ranks):
+        text = hang_texts.ranks_never_met(max(rank.size for rank in ranks))
+        status.events.append(Event("Warning", EventReason.RANKS_APART.value, text))
+    return NOTHING
 
 
 # Decision 313.
@@ -135,11 +149,6 @@ def _with_due_time(
     return HangObservation(ranks, verdict, now >= due, due if now < due else None)
 
 
-def short_name(replica: Replica) -> str:
-    """`worker-1`."""
-    return f"{replica.key.type}-{replica.key.ordinal}"
-
-
 def _is_current(replica: Replica | None, rank: RankReport) -> bool:
     """Whether a report is of the replica's present pod."""
     return replica is not None and replica.pod is not None and replica.pod.attempt == rank.attempt
@@ -147,7 +156,7 @@ def _is_current(replica: Replica | None, rank: RankReport) -> bool:
 
 def _as_seen_by_node(rank: RankReport, replica: Replica) -> RankReport:
     """By the replica's name; stopped, if its node says so."""
-    rank, pod = replace(rank, pod=short_name(replica)), replica.pod
+    rank, pod = replace(rank, pod=replica.short_name), replica.pod
     if pod is None or pod.stopped_since is None or rank.pid not in pod.stopped:
         return rank
     return replace(rank, kind=STOPPED, since=pod.stopped_since)
@@ -168,9 +177,7 @@ def fail_culprit(context: ReconcileContext, observation: HangObservation) -> Rec
     ruling = Ruling(FailureAction.RESTART, RULE, tells=True, by_code=False)
     end = Exit(reason=HUNG, message=observation.text, ruling=ruling)
     failed = _replica_to_blame(context, observation)._replace(state=State.FAILED, exit=end)
-    replicas = [failed if r.key == failed.key else r for r in context.view.replicas]
-    not_running = [r for r in replicas if r.state is not State.RUNNING]
-    return replace(context, view=context.view._replace(replicas=replicas, not_running=not_running))
+    return context.with_replicas({failed.name: failed})
 
 
 def report_hang(observation: HangObservation, conditions: Conditions) -> tuple[Event, ...]:
@@ -229,4 +236,4 @@ def _replica_to_blame(context: ReconcileContext, observation: HangObservation) -
     found = observation.verdict
     assert found is not None
     blamed = found.culprit if found.culprit is not None and not found.is_gone else found.waiting[0]
-    return next(r for r in context.view.replicas if short_name(r) == blamed.pod)
+    return next(r for r in context.view.replicas if r.short_name == blamed.pod)

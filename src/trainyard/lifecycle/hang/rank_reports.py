@@ -69,7 +69,7 @@ class Arrival(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class RankReport:
     """The last report of one rank, from the pod of that name. `since`: when it began what it does;
-    `heard`: when it said so; `every`: seconds until it says so again."""
+    `received_at`: when it said so; `every`: seconds until it says so again."""
 
     pod: str
     attempt: int
@@ -78,7 +78,7 @@ class RankReport:
     pid: int
     kind: str
     since: datetime
-    heard: datetime
+    received_at: datetime
     every: float
     line: Frame | None = None
     frames: tuple[Frame, ...] = ()
@@ -106,7 +106,7 @@ class RankReport:
         return next((each for each in self.ring if not each.done), None)
 
     @classmethod
-    def decode(cls, obj: Any, pod: str, heard: datetime) -> RankReport:
+    def decode(cls, obj: Any, pod: str, received_at: datetime) -> RankReport:
         """From a report; raises ValueError, with the field, for anything else."""
         if not isinstance(obj, Mapping):
             raise ValueError("observation: must be an object")
@@ -124,8 +124,8 @@ class RankReport:
             size=int(_number(obj, "size", _MOST_RANK)),
             pid=int(_number(obj, "pid", _MOST_SECONDS)),
             kind=kind,
-            since=heard - timedelta(seconds=_number(obj, "seconds", _MOST_SECONDS)),
-            heard=heard,
+            since=received_at - timedelta(seconds=_number(obj, "seconds", _MOST_SECONDS)),
+            received_at=received_at,
             every=_number(obj, "every", 3600),
             line=_decode_frame(line) if line else None,
             frames=tuple(frames),

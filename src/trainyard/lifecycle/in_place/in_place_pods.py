@@ -25,7 +25,7 @@ def with_reported_ends(
     """What was observed, with the ends that holders have told, or status as what they told."""
     if workload.in_place is None:
         return observed
-    holds = observed.heard.holds
+    holds = observed.reports.in_place
     pods = []
     for pod in observed.pods:
         hold, entry = current_report(pod, holds.get(pod.name)), entries.get(pod.name)
@@ -84,6 +84,6 @@ def _as_reported(workload: Workload, pod: Pod, hold: InPlaceReport | None) -> Po
         pod,
         phase="Failed" if is_alone else pod.phase,
         containers=containers,
-        told=[container.tell() for container in containers],
-        held=True,
+        container_statuses=[container.to_status() for container in containers],
+        awaits_in_place_restart=True,
     )

@@ -73,11 +73,11 @@ def _unreported_until(context: ReconcileContext) -> datetime | None:
     A controller that takes over hears in any order what happened while there was none. Of an end
     that another has heard, status does not tell the last words.
     """
-    holds, since, is_any_unheard = context.observed.heard.holds, [], False
+    holds, since, is_any_unheard = context.observed.reports.in_place, [], False
     for pod in (r.pod for r in context.view.replicas if r.pod is not None):
         hold = holds.get(pod.name)
-        is_any_unheard |= hold is None and (pod.held or pod.phase == "Running")
-        if pod.held:
+        is_any_unheard |= hold is None and (pod.awaits_in_place_restart or pod.phase == "Running")
+        if pod.awaits_in_place_restart:
             hold = in_place_pods.current_report(pod, hold)
             since.append(context.observed.since if hold is None else hold.since)
     first = min((each for each in since if each is not None), default=None)
@@ -94,17 +94,19 @@ def continue_in_place(
     until, olds = context.ledger.in_place_until, _superseded(context)
     if until is None:
         return context, [*pod_deletion.delete_unwanted(context.view)], None
-    over = context.having(replace(context.ledger, in_place_until=None))
+    over = context.with_ledger(replace(context.ledger, in_place_until=None))
     silent = [each for each in olds if not _is_waiting(context, each)]
     lost = [r for r in context.view.not_running if _is_lost(context, r)]
     if olds and (lost or (silent and context.now >= until)):
-        status.not_in_place(lost or silent, is_lost=bool(lost))
+        status.report_not_in_place(lost or silent, is_lost=bool(lost))
     elif olds:
         start = context.ledger.not_before
         keeps: list[Action] = [*pod_deletion.delete_pods(context.view.surplus)]
         if silent or (start is not None and context.now < start):
             return context, keeps, until if silent or start is None else earliest(until, start)
-        status.in_place([(each.name, context.ledger.wanted(each.name)) for each in olds])
+        status.report_in_place_start(
+            [(each.name, context.ledger.wanted(each.name)) for each in olds]
+        )
         return context, [*keeps, *(_start_attempt(context, each) for each in olds)], None
     return over, [*pod_deletion.delete_unwanted(context.view)], None
 
@@ -124,19 +126,23 @@ def _can_restart_in_place(context: ReconcileContext, pod: Pod | None) -> bool:
     """Whether a pod runs, all of it, but for a command that failed and is held."""
     if pod is None or pod.deleting is not None or pod_cleanup.is_stop_requested(pod):
         return False
-    if pod.node in context.observed.lost_nodes or not (pod.held or pod.phase == "Running"):
+    if pod.node in context.observed.lost_nodes or not (
+        pod.awaits_in_place_restart or pod.phase == "Running"
+    ):
         return False
     main = in_place_pods.main_container(context.workload, pod)
     return all(
-        each.is_init or each.state == "Running" or (pod.held and each.name == main)
+        each.is_init
+        or each.state == "Running"
+        or (pod.awaits_in_place_restart and each.name == main)
         for each in pod.containers
     )
 
 
 def _is_waiting(context: ReconcileContext, pod: Pod) -> bool:
     """Whether its processes have ended, and it has said so just now."""
-    hold = in_place_pods.current_report(pod, context.observed.heard.holds.get(pod.name))
-    return hold is not None and hold.ended and context.now - hold.heard <= _RECENT
+    hold = in_place_pods.current_report(pod, context.observed.reports.in_place.get(pod.name))
+    return hold is not None and hold.ended and context.now - hold.received_at <= _RECENT
 
 
 def _start_attempt(context: ReconcileContext, pod: Pod) -> Patch:

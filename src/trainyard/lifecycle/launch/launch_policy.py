@@ -7,7 +7,6 @@ for before, and not when the launching one does (decision 101).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainyard.kinds.shared.reasons import preflight_difference
@@ -15,6 +14,7 @@ from trainyard.lifecycle import texts
 from trainyard.lifecycle.elastic import elastic_size
 from trainyard.lifecycle.observed import Container
 from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.status.status_builder import StatusBuilder
@@ -64,32 +64,30 @@ def pending_launch(context: ReconcileContext) -> PendingLaunch | None:
     return PendingLaunch(replica, since, due, _probe_output(context, replica))
 
 
-def fail_overdue(context: ReconcileContext) -> ReconcileContext:
-    """The same with a launch that has taken too long as a failure of the launching replica."""
+def time_out(context: ReconcileContext, _: StatusBuilder) -> PolicyResult:
+    """Take a launch that has taken too long for a failure of the launching replica."""
     launch = pending_launch(context)
     if launch is None or context.now < launch.due:
-        return context
+        return NOTHING
     message = texts.launch_overdue(context.workload, launch.words)
     # Without a time: any other failure goes before it, and nothing is waited for (decision 54).
     end = Exit(reason=TIMEOUT, message=message)
     failed = launch.replica._replace(state=State.FAILED, exit=end)
-    replicas = [failed if r.key == failed.key else r for r in context.view.replicas]
-    not_running = [r for r in replicas if r.state is not State.RUNNING]
-    return replace(context, view=context.view._replace(replicas=replicas, not_running=not_running))
+    return PolicyResult(context=context.with_replicas({failed.name: failed}))
 
 
-def report_launch(context: ReconcileContext, status: StatusBuilder) -> datetime | None:
-    """Tell of it in the status; when there may be more to tell."""
+def report_launch(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Put into the status how the launch stands; wakes when there may be more to say."""
     launch = pending_launch(context)
     if launch is not None:
         if is_slow(context, launch):
-            status.not_launched(launch.words)
-        return next_look_at(context, launch)
+            status.set_not_launched(launch.words)
+        return PolicyResult(wake_at=next_look_at(context, launch))
     if has_started(context):
-        status.launched(host_differences(context))
+        status.set_launched(host_differences(context))
     else:
-        status.not_launched(None)
-    return None
+        status.set_not_launched(None)
+    return NOTHING
 
 
 def next_look_at(context: ReconcileContext, launch: PendingLaunch) -> datetime:
@@ -119,7 +117,7 @@ def _main_container(replica: Replica) -> Container | None:
 
 
 def _probe_output(context: ReconcileContext, replica: Replica) -> str:
-    return context.observed.words.get(replica.pod.uid, "") if replica.pod is not None else ""
+    return context.observed.probe_output.get(replica.pod.uid, "") if replica.pod is not None else ""
 
 
 def _replica_has_started(context: ReconcileContext, replica: Replica) -> bool | None:

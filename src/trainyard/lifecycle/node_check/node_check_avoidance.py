@@ -7,9 +7,9 @@ node, the job goes on without (decisions 316 and 317).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from trainyard.kinds.shared import labels
@@ -17,6 +17,7 @@ from trainyard.kinds.shared.reasons import EventReason
 from trainyard.kinds.shared.workload import Manifest
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.policy import PodEdit
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.status.status_builder import StatusBuilder
@@ -52,10 +53,10 @@ def kept_fields(status: Mapping[str, Any]) -> StatusField:
 
 def avoid_bad_nodes(context: ReconcileContext, found: StatusField, status: StatusBuilder) -> None:
     """Avoid the bad nodes that a check has `found`, where others of the job are elsewhere."""
-    before = avoided_nodes(status.status)
+    before = avoided_nodes(status.fields)
     bad = {each["node"] for each in found["badNodes"]}
     others = {r.pod.node for r in context.view.replicas if r.pod is not None} - bad - {""}
-    if "avoidanceEnded" in _stored_check(status.status) or not others:
+    if "avoidanceEnded" in _stored_check(status.fields) or not others:
         return
     more = sorted(bad - {"", *before})[: MAX_AVOIDED_NODES - len(before)]
     if not more:
@@ -87,8 +88,8 @@ def take_misplaced_pods(
     """The same with those as taken away that are on a node that is avoided since, or that have
     found none for too long; when to look again."""
     going: dict[str, Exit] = {}
-    if _stored_check(status.status).get("attempt") == context.ledger.floor:
-        going = _on_bad_nodes(context, pods_leaving(status.status))
+    if _stored_check(status.fields).get("attempt") == context.ledger.floor:
+        going = _on_bad_nodes(context, pods_leaving(status.fields))
     wake_at, unplaced = None, []
     for replica in context.view.not_running:
         pod = replica.pod
@@ -115,23 +116,22 @@ def _on_bad_nodes(context: ReconcileContext, leaving: Mapping[str, str]) -> dict
 
 
 def _mark_as_taken(context: ReconcileContext, going: Mapping[str, Exit]) -> ReconcileContext:
-    if not going:
-        return context
-    replicas = [
-        r._replace(state=State.TAKEN, exit=going[r.name]) if r.name in going else r
-        for r in context.view.replicas
-    ]
-    not_running = [r for r in replicas if r.state is not State.RUNNING]
-    return replace(context, view=context.view._replace(replicas=replicas, not_running=not_running))
+    return context.with_replicas(
+        {
+            r.name: r._replace(state=State.TAKEN, exit=going[r.name])
+            for r in context.view.replicas
+            if r.name in going
+        }
+    )
 
 
 def _stop_avoiding(unplaced: Replica, now: datetime, status: StatusBuilder) -> None:
     """Avoid nothing any more: training on a slow node beats none."""
-    avoided = avoided_nodes(status.status)
+    avoided = avoided_nodes(status.fields)
     if not avoided:
         return
-    found = {key: value for key, value in _stored_check(status.status).items() if key != "avoided"}
-    status.status["nodeCheck"] = {**found, "avoidanceEnded": render(now)}
+    found = {key: value for key, value in _stored_check(status.fields).items() if key != "avoided"}
+    status.fields["nodeCheck"] = {**found, "avoidanceEnded": render(now)}
     text = (
         f"Pods of this job are kept off {', '.join(avoided)} no longer: Pod[{unplaced.name}] has "
         f"found no other node for {UNSCHEDULABLE_LIMIT.total_seconds():g} s."
@@ -139,12 +139,17 @@ def _stop_avoiding(unplaced: Replica, now: datetime, status: StatusBuilder) -> N
     status.events.append(Event("Warning", EventReason.NODE_CHECK.value, text))
 
 
-def add_node_affinity(build: Callable[[], Manifest], avoided: Sequence[str]) -> Manifest:
+def pod_edit(status: Mapping[str, Any]) -> PodEdit | None:
+    """What keeps new pods off the nodes that the status names; None where it names none."""
+    avoided = avoided_nodes(status)
+    return partial(add_node_affinity, avoided=avoided) if avoided else None
+
+
+def add_node_affinity(pod: Manifest, avoided: Sequence[str]) -> Manifest:
     """The pod, kept off these nodes besides what its own affinity asks for.
 
     By the nodes' names, which their label `kubernetes.io/hostname` need not have.
     """
-    pod = build()
     metadata, spec = pod["metadata"], pod["spec"]
     if spec.get("nodeName"):  # its kubelet would refuse it
         return pod

@@ -13,11 +13,11 @@ from typing import Any
 
 from trainyard.kinds.shared.reasons import EventReason
 from trainyard.lifecycle.actions import Event
-from trainyard.lifecycle.hang.hang_policy import short_name
 from trainyard.lifecycle.in_place import in_place_restart
 from trainyard.lifecycle.node_check import node_check_avoidance, node_check_results
 from trainyard.lifecycle.node_check.node_check_results import NodeCheckReport
 from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.policy import PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.times import earliest, parse, render
@@ -68,19 +68,20 @@ def instruction_for_pod(status: Mapping[str, Any], pod: Pod) -> StatusField:
     return {"say": "check", "run": found["time"], "seconds": seconds, "pairs": pairs}
 
 
-def evaluate(
-    context: ReconcileContext, status: StatusBuilder
-) -> tuple[ReconcileContext, datetime | None]:
-    """Go on with the test of this start: the same with those as taken away whose nodes are avoided
-    for what came of it; when to look again."""
+def evaluate(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Go on with the test of this start.
+
+    Replicas whose nodes are avoided for what came of it count as taken away from here on. Wakes
+    when the test, or the search for another node, has taken too long.
+    """
     due = _advance(context, status)
     context, unplaced = node_check_avoidance.take_misplaced_pods(context, status)
-    return context, earliest(due, unplaced)
+    return PolicyResult(wake_at=earliest(due, unplaced), context=context)
 
 
 def _advance(context: ReconcileContext, status: StatusBuilder) -> datetime | None:
     if not context.workload.checks_nodes:
-        status.status.pop("nodeCheck", None)
+        status.fields.pop("nodeCheck", None)
         return None
     told = _current_reports(context)
     found = _stored_check(context.before)
@@ -112,7 +113,7 @@ def _advance(context: ReconcileContext, status: StatusBuilder) -> datetime | Non
 
 def _current_reports(context: ReconcileContext) -> dict[str, NodeCheckReport]:
     """What the pods of this start have told, by name."""
-    heard = context.observed.heard.checks
+    heard = context.observed.reports.node_checks
     return {
         replica.name: found
         for replica in context.view.replicas
@@ -150,8 +151,8 @@ def _begin_when_ready(
         _conclude(context, (), {}, told, status)
         return None
     members = [{"replica": n, "host": c.host, "port": c.port} for n, c in ready.items()]
-    status.status["nodeCheck"] = {
-        **node_check_avoidance.kept_fields(status.status),
+    status.fields["nodeCheck"] = {
+        **node_check_avoidance.kept_fields(status.fields),
         "attempt": context.ledger.floor,
         "state": CHECKING,
         "time": render(context.now),
@@ -182,7 +183,7 @@ def _conclude(
     status: StatusBuilder,
 ) -> None:
     """Put into the status what came of it, with an event."""
-    names = {replica.name: short_name(replica) for replica in context.view.replicas}
+    names = {replica.name: replica.short_name for replica in context.view.replicas}
     nodes = {r.name: r.pod.node for r in context.view.replicas if r.pod is not None}
     bad = node_check_results.find_bad_nodes(members, done, nodes)
     missing = [names[name] for name in names if name not in done]
@@ -206,7 +207,7 @@ def _conclude(
             f"{len(names)} replicas: {node_check_results.describe_times(members, done)}",
         )
     found: StatusField = {
-        **node_check_avoidance.kept_fields(status.status),
+        **node_check_avoidance.kept_fields(status.fields),
         "attempt": context.ledger.floor,
         "state": state,
         "time": render(context.now),
@@ -221,7 +222,7 @@ def _conclude(
     status.events.append(Event(kind, EventReason.NODE_CHECK.value, f"{_HEADLINES[state]}: {text}."))
     if bad:
         node_check_avoidance.avoid_bad_nodes(context, found, status)
-    status.status["nodeCheck"] = found
+    status.fields["nodeCheck"] = found
 
 
 _HEADLINES = {

@@ -40,7 +40,7 @@ class NodeCheckReport:
     uid: str
     attempt: int
     stage: str
-    heard: datetime
+    received_at: datetime
     run: str = ""
     host: str = ""
     port: int = 0
@@ -58,7 +58,7 @@ class NodeCheckReport:
         return replace(self, pairs=tuple(each for each in self.pairs if each.peer not in peers))
 
     @classmethod
-    def decode(cls, obj: Any, heard: datetime) -> NodeCheckReport:
+    def decode(cls, obj: Any, received_at: datetime) -> NodeCheckReport:
         """From a report, which may be anything; raises ValueError, with the field."""
         stage = obj.get("stage") if isinstance(obj, Mapping) else None
         if stage not in _STAGES:
@@ -71,7 +71,7 @@ class NodeCheckReport:
             uid=_text(obj, "uid"),
             attempt=int(bounded_number(obj, "nodeCheck", "attempt", 1e9)),
             stage=stage,
-            heard=heard,
+            received_at=received_at,
             run=_text(obj, "run"),
             host=_text(obj, "host"),
             port=int(bounded_number(obj, "nodeCheck", "port", 65535)),

@@ -24,7 +24,7 @@ class BlockedCreations:
     taken: Mapping[tuple[Resource, str], Conflict]
 
     @classmethod
-    def of(cls, observed: Observed, settings: Settings) -> BlockedCreations:
+    def from_observed(cls, observed: Observed, settings: Settings) -> BlockedCreations:
         """Sorted once, for there may be thousands of creations."""
         base, most = settings.refusal_base_seconds, settings.refusal_max_seconds
         refused: dict[Resource, datetime] = {}
@@ -34,11 +34,11 @@ class BlockedCreations:
         return cls(refused, {(c.resource, c.name): c for c in observed.conflicts})
 
     @property
-    def none(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether everything may be created."""
         return not self.refused_until and not self.taken
 
-    def judge(self, create: Create, now: datetime) -> tuple[bool, datetime | None]:
+    def may_create(self, create: Create, now: datetime) -> tuple[bool, datetime | None]:
         """Whether an object may be created now, and if not, when it may; None: nobody knows."""
         conflict = self.taken.get((create.resource, create.name))
         until = conflict.until if conflict else self.refused_until.get(create.resource)

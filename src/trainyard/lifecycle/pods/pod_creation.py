@@ -16,7 +16,7 @@ from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.kueue.kueue_admission import PodPlacement
 from trainyard.lifecycle.ledger import Ledger
-from trainyard.lifecycle.node_check import node_check_avoidance
+from trainyard.lifecycle.policy import PodEdit
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.replica_view import Replica, View
 from trainyard.schema.times import earliest
@@ -26,10 +26,12 @@ def pods_to_create(
     context: ReconcileContext,
     pod_group: str,
     places: Mapping[str, PodPlacement] = MappingProxyType({}),
-    avoided: Sequence[str] = (),
+    edits: Sequence[PodEdit] = (),
 ) -> tuple[list[tuple[Replica, Create]], datetime | None]:
-    """Pods to create now; when the delay of others is over. `places`: by type, where a queue has
-    given the job some. `avoided`: nodes on which they may not run."""
+    """Pods to create now; when the delay of others is over.
+
+    `places`: by type, where a queue has given the job some. `edits`: what policies change in pods.
+    """
     ledger, view = context.ledger, context.view
     missing = [r for r in view.not_running if r.pod is None and r.old is None and not r.ended]
     if missing and _waits_for_old_pods(ledger, view):
@@ -50,10 +52,14 @@ def pods_to_create(
         )
         if place := places.get(replica.type.name):
             build = partial(_with_placement, build, place)
-        if avoided:
-            build = partial(node_check_avoidance.add_node_affinity, build, avoided)
+        for edit in edits:
+            build = partial(_edited, build, edit)
         ready.append((replica, Create(PODS, replica.name, build)))
     return ready, wake_at
+
+
+def _edited(build: Callable[[], Manifest], edit: PodEdit) -> Manifest:
+    return edit(build())
 
 
 def _with_placement(build: Callable[[], Manifest], place: PodPlacement) -> Manifest:

@@ -16,7 +16,7 @@ class TrainingPosition:
     checkpoint: int | None = None
 
     @classmethod
-    def of(cls, progress: Mapping[str, Any] | None) -> TrainingPosition:
+    def from_progress(cls, progress: Mapping[str, Any] | None) -> TrainingPosition:
         """From `status.progress`; what others wrote there and is no number was never told."""
         told = progress if isinstance(progress, Mapping) else {}
         made = told.get("checkpoint")
@@ -33,7 +33,7 @@ class TrainingPosition:
         values = {"step": self.step, "checkpoint": self.checkpoint}
         return {name: value for name, value in values.items() if value is not None}
 
-    def is_beyond(self, before: TrainingPosition) -> bool | None:
+    def is_further_than(self, before: TrainingPosition) -> bool | None:
         """Whether it is further: by checkpoints, where there were any, since what is not saved is
         done again. None where nothing tells."""
         if self.checkpoint is not None:

@@ -12,7 +12,9 @@ from typing import Any
 
 from trainyard.lifecycle.ledger import final_phase
 from trainyard.lifecycle.pod_reports import CollectiveCounts, PodReports, Progress
+from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.times import parse, render
 
 StatusField = dict[str, Any]
@@ -63,23 +65,27 @@ def _merge(
 def current_progress(context: ReconcileContext) -> StatusField | None:
     """`status.progress` as it will be written with whatever else this pass writes."""
     return _merge(
-        _stored_progress(context.before), context.observed.heard, context.now, ended=False
+        _stored_progress(context.before), context.observed.reports, context.now, ended=False
     )
 
 
-def put_progress(status: StatusField, context: ReconcileContext) -> datetime | None:
-    """Put it into the status of this pass, unless it is too early to write that for its sake alone;
-    then, when it is not any more."""
-    before = _stored_progress(context.before)
-    ended = bool(final_phase(status))
-    told = _merge(before, context.observed.heard, context.now, ended=ended)
-    if told is None or told == before:
-        return None
-    due = _writable_at(before, context.now, context.settings.progress_seconds)
-    if due is not None and status == context.before:
-        return due
-    status["progress"] = told
-    return None
+def evaluate(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Put the progress into the status; what is reported after the end changes nothing.
+
+    Where nothing else is to be written and the last progress is too recent, wakes when it is not.
+    """
+    if final_phase(context.before):
+        return NOTHING
+    before, reports = _stored_progress(context.before), context.observed.reports
+    ended = bool(final_phase(status.fields))
+    progress = _merge(before, reports, context.now, ended=ended)
+    if progress is None or progress == before:
+        return NOTHING
+    writable_at = _writable_at(before, context.now, context.settings.progress_seconds)
+    if writable_at is not None and status.fields == context.before:
+        return PolicyResult(wake_at=writable_at)
+    status.fields["progress"] = progress
+    return NOTHING
 
 
 def _writable_at(before: StatusField, now: datetime, seconds: float) -> datetime | None:

@@ -38,7 +38,7 @@ def decide(
     same, fresh = _split(context, down)
     if same:
         names = [r.name for r in same]
-        context = context.having(context.ledger.join(names, context.ledger.attempt))
+        context = context.with_ledger(context.ledger.join(names, context.ledger.attempt))
     response = (
         decide_by_cause(context, replicas, fresh, _restart)
         if fresh

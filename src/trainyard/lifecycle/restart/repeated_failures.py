@@ -40,17 +40,19 @@ def describe_lasting_cause(end: Exit | None) -> tuple[str, str]:
 
 def current_position(context: ReconcileContext) -> TrainingPosition:
     """How far the job is, as its status will tell after this pass."""
-    return TrainingPosition.of(progress_status.current_progress(context))
+    return TrainingPosition.from_progress(progress_status.current_progress(context))
 
 
 def with_refilled_budget(context: ReconcileContext) -> ReconcileContext:
     """With the whole budget, where `runPolicy.backoffReset` is OnProgress and it has got further
     since a restart cost something."""
     ledger = context.ledger
-    if not context.workload.refills or not current_position(context).is_beyond(ledger.reached):
+    if not context.workload.refills or not current_position(context).is_further_than(
+        ledger.reached
+    ):
         return context
     records = {name: replace(record, restarts=0) for name, record in ledger.records.items()}
-    return context.having(replace(ledger, backoff=0, records=records))
+    return context.with_ledger(replace(ledger, backoff=0, records=records))
 
 
 def find_culprit(own: Sequence[Replica], cause: Replica, seconds: float) -> Replica:
@@ -104,7 +106,11 @@ def _told_in(attempts: Attempts, before: Attempts, name: str, repeat: Repeat) ->
     for index, attempt in enumerate(attempts):
         is_new = "endTime" in attempt and attempt not in before
         if is_new and attempt.get("replica") == name:
-            return (*attempts[:index], {**attempt, **repeat.tell()}, *attempts[index + 1 :])
+            return (
+                *attempts[:index],
+                {**attempt, **repeat.attempt_fields()},
+                *attempts[index + 1 :],
+            )
     return attempts
 
 
@@ -152,7 +158,7 @@ def _has_gained(
 ) -> bool:
     """Whether what has just ended had got further than what ended before; a long run may have,
     where nothing tells."""
-    if (further := reached.is_beyond(before.reached)) is not None:
+    if (further := reached.is_further_than(before.reached)) is not None:
         return further
     pod = replica.pod
     since = (pod.started if pod is not None else None) if alone else context.ledger.ready_at

@@ -65,7 +65,7 @@ def _decide(context: ReconcileContext) -> RestartDecision:
         return _decide_together(context, down, again)
     alone = _decide_each(context, *(list(filter(_restarts_alone, each)) for each in (down, again)))
     rest = (list(filterfalse(_restarts_alone, each)) for each in (down, again))
-    return _combine(alone, _decide_together(context.having(alone.ledger), *rest))
+    return _combine(alone, _decide_together(context.with_ledger(alone.ledger), *rest))
 
 
 def _restarts_alone(replica: Replica) -> bool:
@@ -112,7 +112,7 @@ def _decide_together(
         decide_on = elastic_restarts.decide if is_elastic else group_restarts.decide
         response = decide_on(context, replicas, [*down, *lost])
     if not response.restarted and not response.failed_for_good:
-        response = _restart_after_success(context.having(response.ledger), response, again)
+        response = _restart_after_success(context.with_ledger(response.ledger), response, again)
     return replace(response, failed_for_good=(*response.failed_for_good, *gone))
 
 

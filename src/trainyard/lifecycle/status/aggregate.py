@@ -110,14 +110,14 @@ def _replica_entry(replica: Replica) -> Entry:
         before is not None
         and before["uid"] == pod.uid
         and before["phase"] == phase
-        and before["containers"] == pod.told
+        and before["containers"] == pod.container_statuses
     ):
         return before
     entry: Entry = {
         "name": replica.name,
         "uid": pod.uid,
         "phase": phase,
-        "containers": pod.told,
+        "containers": pod.container_statuses,
     }
     if replica.state is State.FAILED and replica.exit is not None and replica.exit.reason:
         entry["reason"] = STOPPED if _was_stopped(pod) else replica.exit.reason

@@ -20,11 +20,10 @@ from trainyard.kinds.shared.reasons import (
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Event
-from trainyard.lifecycle.completion.verdicts import Verdict
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
-from trainyard.lifecycle.reconcile_context import RestartDecision
+from trainyard.lifecycle.reconcile_context import RestartDecision, Verdict
 from trainyard.lifecycle.replica_view import Replica, View
 from trainyard.lifecycle.status import aggregate, conditions
 from trainyard.lifecycle.status.conditions import Conditions
@@ -43,36 +42,36 @@ class StatusBuilder:
     def __init__(self, workload: Workload, before: Mapping[str, Any], now: datetime) -> None:
         self._workload = workload
         self._now = now
-        self.status: dict[str, Any] = dict(before)
+        self.fields: dict[str, Any] = dict(before)
         self.conditions = Conditions(before.get("conditions") or (), now)
         self.events: list[Event] = []
 
     @property
     def phase(self) -> str:
         """Phase of the job; "" for one that has not been seen before."""
-        return str(self.status.get("phase", ""))
+        return str(self.fields.get("phase", ""))
 
     def _event(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
         self.events.append(Event("Warning" if warning else "Normal", reason.value, message))
 
     # What others may have written into the status (decision 105).
 
-    def goes_on(self, ledger: Ledger) -> None:
+    def repair_unfinished(self, ledger: Ledger) -> None:
         """The job has not ended, whatever its status says, and may never have been paused."""
         self.conditions.drop(ConditionType.FAILED)
-        self.status.pop("completionTime", None)
+        self.fields.pop("completionTime", None)
         if not ledger.paused and self.conditions.is_true(ConditionType.PAUSED):
-            self._not_paused()
-        resumes = ledger.resumed and "startTime" not in self.status
+            self._set_not_paused()
+        resumes = ledger.resumed and "startTime" not in self.fields
         if self.phase == Phase.RESUMING and not resumes:
-            self.status["phase"] = Phase.PENDING.value
+            self.fields["phase"] = Phase.PENDING.value
 
-    def remains(self, ledger: Ledger) -> None:
+    def repair_finished(self, ledger: Ledger) -> None:
         """The job has ended, as its account says, whatever its status says."""
-        self.status["phase"] = ledger.ended
-        if "completionTime" not in self.status:
+        self.fields["phase"] = ledger.ended
+        if "completionTime" not in self.fields:
             last = ledger.attempts[-1] if ledger.attempts else {}
-            self.status["completionTime"] = last.get("endTime", render(self._now))
+            self.fields["completionTime"] = last.get("endTime", render(self._now))
         message = texts.has_failed(self._workload)
         conditions.restore_final_conditions(
             self.conditions, ledger.ended, ConditionReason.FAILED, message
@@ -80,24 +79,24 @@ class StatusBuilder:
 
     # The beginning, and what is wrong from the beginning.
 
-    def created(self) -> None:
+    def report_created(self) -> None:
         """The job is seen for the first time."""
         self._event(EventReason.CREATED, texts.created(self._workload))
 
-    def ignored(self, warnings: Sequence[str]) -> None:
+    def report_ignored_fields(self, warnings: Sequence[str]) -> None:
         """The spec asks for what it does not get."""
         for warning in warnings:
             self._event(EventReason.IGNORED_FIELD, warning, warning=True)
 
-    def admitted_spec(self) -> None:
+    def track_spec_hash(self) -> None:
         """Remember what was admitted, and tell when that was changed behind our back."""
         # Decision 9: CEL rules cannot see into pod templates.
-        known = self.status.get("specHash")
-        self.status["specHash"] = self._workload.spec_hash
+        known = self.fields.get("specHash")
+        self.fields["specHash"] = self._workload.spec_hash
         if known is not None and known != self._workload.spec_hash:
             self._event(EventReason.SPEC_DRIFT, texts.SPEC_DRIFT, warning=True)
 
-    def initialized(self) -> None:
+    def set_initialized(self) -> None:
         """Everything that the job needs has been created."""
         first = not self.conditions.is_true(ConditionType.INITIALIZED)
         self.conditions.set(
@@ -106,7 +105,7 @@ class StatusBuilder:
         if first:
             self._event(EventReason.START, texts.INITIALIZED)
 
-    def new_pods(self, replicas: Sequence[Replica], ledger: Ledger) -> None:
+    def report_new_pods(self, replicas: Sequence[Replica], ledger: Ledger) -> None:
         """Pods are created: one event, since one for each would cost as much as the pod."""
         attempts = [(replica.name, ledger.wanted(replica.name)) for replica in replicas]
         if len(attempts) > 1:
@@ -115,66 +114,66 @@ class StatusBuilder:
             text = texts.new_replica(name, attempt, grown=ledger.is_first(name))
             self._event(EventReason.NEW_REPLICA, text)
 
-    def in_place(self, attempts: Sequence[tuple[str, int]]) -> None:
+    def report_in_place_start(self, attempts: Sequence[tuple[str, int]]) -> None:
         """The next attempt starts in pods that are there."""
         self._event(EventReason.NEW_REPLICA, texts.in_place(attempts))
 
-    def not_in_place(self, pods: Sequence[Pod | Replica], *, is_lost: bool) -> None:
+    def report_not_in_place(self, pods: Sequence[Pod | Replica], *, is_lost: bool) -> None:
         """It does not, because of these."""
         text = texts.not_in_place([each.name for each in pods], is_lost=is_lost)
         self._event(EventReason.RESTART, text, warning=True)
 
     # Changes of mode and size.
 
-    def paused(self, *, first: bool) -> None:
+    def set_paused(self, *, first: bool) -> None:
         """The job is paused; the deadline's clock stops."""
         if first:
             self._event(EventReason.PAUSED, texts.PAUSED)
         self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, texts.PAUSED)
         conditions.set_not_finished(self.conditions, runs=False)
         conditions.set_not_running(self.conditions, ConditionReason.PAUSED, texts.PAUSED)
-        self.not_launched(None)
-        self.status.pop("startTime", None)  # decision 28
-        self.status["phase"] = Phase.PAUSED.value
+        self.set_not_launched(None)
+        self.fields.pop("startTime", None)  # decision 28
+        self.fields["phase"] = Phase.PAUSED.value
 
-    def resumed(self) -> None:
+    def set_resumed(self) -> None:
         """The pause is over."""
-        self._not_paused()
+        self._set_not_paused()
         self._event(EventReason.RESUMED, texts.RESUMED)
-        self.status["phase"] = Phase.RESUMING.value
+        self.fields["phase"] = Phase.RESUMING.value
 
-    def _not_paused(self) -> None:
+    def _set_not_paused(self) -> None:
         self.conditions.set(ConditionType.PAUSED, False, ConditionReason.RESUMED, texts.RESUMED)
 
-    def waits(self, reason: NotRunningReason, *, evicted: bool) -> None:
+    def set_waiting_for_admission(self, reason: NotRunningReason, *, evicted: bool) -> None:
         """A queue does not admit the job. `evicted`: it has taken that back; as in a pause, the
         deadline's clock stops."""
         if evicted:
             self._event(EventReason.EVICTED, texts.evicted(reason.message))
-        elif reason.event and self._is_news(reason.message):
+        elif reason.event and self._is_new_text(reason.message):
             self._event(reason.event, reason.message, warning=True)
         conditions.set_not_running(self.conditions, reason.reason, reason.message)
         conditions.set_not_finished(self.conditions, runs=False)
-        self.not_launched(None)
-        self.status.pop("startTime", None)
+        self.set_not_launched(None)
+        self.fields.pop("startTime", None)
         if self.phase != Phase.RESUMING:
-            self.status["phase"] = Phase.PENDING.value
+            self.fields["phase"] = Phase.PENDING.value
 
-    def admitted(self) -> None:
+    def report_admitted(self) -> None:
         """After an eviction, the queue has admitted the job again."""
         self._event(EventReason.ADMITTED, texts.ADMITTED)
 
-    def resized(self, before: int, after: int) -> None:
+    def report_resized(self, before: int, after: int) -> None:
         """An elastic job changes its size."""
         self._event(EventReason.SCALED, texts.resized(before, after))
 
     # Failures of replicas.
 
-    def restarts(self, response: RestartDecision) -> None:
+    def report_restarts(self, response: RestartDecision) -> None:
         """Replicas are restarted."""
         for incident in response.incidents:
             seconds = (incident.start - self._now).total_seconds()
-            budget = self._budget(response.ledger, incident.cause)
+            budget = self._budget_text(response.ledger, incident.cause)
             self._preflight(incident.cause)
             if incident.members_changed:
                 text = texts.followed_membership_change(incident.cause, incident.restarted, seconds)
@@ -188,9 +187,9 @@ class StatusBuilder:
             if blamed:
                 failure = texts.replica_failure(incident.cause) + again
                 conditions.set_replica_failure(self.conditions, failure)
-        self.failed_for_good(response.failed_for_good)
+        self.report_failed_for_good(response.failed_for_good)
 
-    def failed_for_good(self, replicas: Sequence[Replica]) -> None:
+    def report_failed_for_good(self, replicas: Sequence[Replica]) -> None:
         """The job goes on without these."""
         for replica in replicas:
             text = texts.replica_failure(replica)
@@ -199,7 +198,9 @@ class StatusBuilder:
         if replicas:
             conditions.set_replica_failure(self.conditions, texts.replica_failure(replicas[0]))
 
-    def replicas(self, failed: Sequence[Replica], counts: Mapping[str, int], *, well: bool) -> None:
+    def set_replica_failure(
+        self, failed: Sequence[Replica], counts: Mapping[str, int], *, well: bool
+    ) -> None:
         """ReplicaFailure, by what the status tells of the replicas (decision 104).
 
         `failed`: those told as failed by their own end. `well`: what had failed before is back.
@@ -210,9 +211,9 @@ class StatusBuilder:
                 text = texts.replica_failure(failed[0])
                 conditions.set_replica_failure(self.conditions, text)
         elif well or not is_told:
-            conditions.set_no_replica_failure(self.conditions, self._no_failure(counts))
+            conditions.set_no_replica_failure(self.conditions, self._no_failure_text(counts))
 
-    def _no_failure(self, counts: Mapping[str, int]) -> str:
+    def _no_failure_text(self, counts: Mapping[str, int]) -> str:
         if counts["failed"]:
             return texts.stopped(counts["failed"])
         if self.phase == Phase.SUCCEEDED:
@@ -220,43 +221,45 @@ class StatusBuilder:
         are_well = counts["running"] + counts["succeeded"] == sum(counts.values())
         return texts.RUNNING if are_well else texts.NO_FAILURE
 
-    def _budget(self, ledger: Ledger, replica: Replica) -> str:
+    def _budget_text(self, ledger: Ledger, replica: Replica) -> str:
         spent = ledger.spent(replica.name, is_shared=self._workload.shared_budget)
         return texts.budget(spent, replica.type.limit)
 
     # Running or not.
 
-    def up(self, view: View) -> None:
+    def set_running(self, view: View) -> None:
         """The job runs."""
         # Decision 28: from here on the deadline's clock runs.
-        if "startTime" not in self.status:
-            self.status["startTime"] = render(self._now)
+        if "startTime" not in self.fields:
+            self.fields["startTime"] = render(self._now)
             self._event(EventReason.RUNNING, texts.began_running(self._now))
-        self.status["phase"] = Phase.RUNNING.value
+        self.fields["phase"] = Phase.RUNNING.value
         conditions.set_running(self.conditions, _progress_text(view))
         conditions.set_not_finished(self.conditions, runs=True)
 
-    def down(self, view: View, trouble: NotRunningReason | None, *, unknown: bool) -> None:
+    def set_not_running(
+        self, view: View, trouble: NotRunningReason | None, *, unknown: bool
+    ) -> None:
         """Not all replicas run that should. `unknown`: nor can it be told whether they do."""
         if trouble is not None:
             reason, text = trouble.reason, trouble.message
-            if trouble.event and self._is_news(text):
+            if trouble.event and self._is_new_text(text):
                 self._event(trouble.event, text, warning=True)
         else:
             reason, text = ConditionReason.NONE, _progress_text(view)
         conditions.set_not_running(self.conditions, reason, text)
         if unknown:  # decision 33
-            self.status["phase"] = Phase.UNKNOWN.value
+            self.fields["phase"] = Phase.UNKNOWN.value
         elif self.phase != Phase.RESUMING:
-            begun = _count_well(view) > 0 and "startTime" in self.status
-            self.status["phase"] = (Phase.RUNNING if begun else Phase.PENDING).value
+            begun = _count_well(view) > 0 and "startTime" in self.fields
+            self.fields["phase"] = (Phase.RUNNING if begun else Phase.PENDING).value
         runs = self.phase in (Phase.RUNNING, Phase.UNKNOWN)
         conditions.set_not_finished(self.conditions, runs=runs)
 
-    def _is_news(self, text: str) -> bool:
+    def _is_new_text(self, text: str) -> bool:
         return self.conditions.get(ConditionType.RUNNING).get("message") != text
 
-    def launched(self, differences: str) -> None:
+    def set_launched(self, differences: str) -> None:
         """The training has begun on the replicas, as far as the launch can tell.
 
         `differences`: in what these differ; "" if that is not told (any more).
@@ -271,7 +274,7 @@ class StatusBuilder:
             self._event(EventReason.HOSTS_DIFFER, text, warning=True)
         self.conditions.set(kind, True, ConditionReason.HOSTS_DIFFER, text)
 
-    def not_launched(self, words: str | None) -> None:
+    def set_not_launched(self, words: str | None) -> None:
         """It has not. `words`: what it waits for; None: for replicas that do not run, so that only
         what was told before is put right."""
         kind = ConditionType.LAUNCHED
@@ -294,17 +297,17 @@ class StatusBuilder:
 
     # The end.
 
-    def ended(self, verdict: Verdict, first_start: datetime) -> None:
+    def set_ended(self, verdict: Verdict, first_start: datetime) -> None:
         """The job has ended."""
-        self.status.setdefault("startTime", render(first_start))
-        self.status["completionTime"] = render(self._now)
+        self.fields.setdefault("startTime", render(first_start))
+        self.fields["completionTime"] = render(self._now)
         if verdict.success:
-            self.status["phase"] = Phase.SUCCEEDED.value
-            self.initialized()
+            self.fields["phase"] = Phase.SUCCEEDED.value
+            self.set_initialized()
             conditions.set_succeeded(self.conditions)
             self._event(EventReason.SUCCEEDED, texts.FINISHED)
             return
-        self.status["phase"] = Phase.FAILED.value
+        self.fields["phase"] = Phase.FAILED.value
         conditions.set_failed(self.conditions, verdict.reason, verdict.message)
         if verdict.cause is not None and verdict.cause.state is State.FAILED:
             text = texts.replica_failure(verdict.cause)

@@ -6,7 +6,7 @@ that lacks what each of its list has was never told (decision 105).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from trainyard.lifecycle.outcomes import State
@@ -17,18 +17,17 @@ _REPLICA_FIELDS = {"name", "uid", "phase", "containers"}
 _ATTEMPT_FIELDS = {"number", "startTime"}
 
 
-def parse_status(status: Mapping[str, Any]) -> Obj:
-    """The status with whole elements only."""
+def parse_status(status: Mapping[str, Any], parsers: Iterable[Callable[[Obj], Obj]] = ()) -> Obj:
+    """The status with whole elements only. `parsers` do the same for fields of policies."""
     found = dict(status)
     if tasks := status.get("tasks"):
         found["tasks"] = [_parse_task(each) for each in tasks if "type" in each]
     if attempts := status.get("attempts"):
         found["attempts"] = [each for each in attempts if each.keys() >= _ATTEMPT_FIELDS]
-    if goodput := status.get("goodput"):
-        lives = goodput.get("attempts") or ()
-        found["goodput"] = {**goodput, "attempts": [each for each in lives if "number" in each]}
     if internal := status.get("internal"):
         found["internal"] = _parse_internal(internal)
+    for parse in parsers:
+        found = parse(found)
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from trainyard.kinds.shared.reasons import EventReason
 from trainyard.lifecycle.actions import Event
-from trainyard.lifecycle.hang.hang_policy import short_name
+from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.lifecycle.straggler.straggler_detector import Straggler
@@ -23,11 +23,11 @@ MAX_NAMED = 8
 StatusField = dict[str, Any]
 
 
-def report_stragglers(context: ReconcileContext, status: StatusBuilder) -> None:
+def evaluate(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
     """Put those that are late into the status, with an event where there are new ones."""
     if context.workload.hang is None or context.workload.debug:
-        status.status.pop("stragglers", None)
-        return
+        status.fields.pop("stragglers", None)
+        return NOTHING
     attempts = {
         replica.name: replica.pod.attempt
         for replica in context.view.replicas
@@ -38,7 +38,7 @@ def report_stragglers(context: ReconcileContext, status: StatusBuilder) -> None:
         for each in _stored_stragglers(context.before)
         if attempts.get(each["replica"]) == each["attempt"]
     ]
-    late = context.observed.heard.late
+    late = context.observed.reports.stragglers
     if late is None:
         named = before
     else:
@@ -47,13 +47,14 @@ def report_stragglers(context: ReconcileContext, status: StatusBuilder) -> None:
         named = [known.get(each.rank) or _entry(each, context) for each in present[:MAX_NAMED]]
         new = [each for each in present[:MAX_NAMED] if each.rank not in known]
         if new:
-            names = {replica.name: short_name(replica) for replica in context.view.replicas}
+            names = {replica.name: replica.short_name for replica in context.view.replicas}
             text = "; ".join(_text(each, names) for each in new)
             status.events.append(Event("Warning", EventReason.STRAGGLER.value, f"{text}."))
     if named:
-        status.status["stragglers"] = named
+        status.fields["stragglers"] = named
     else:
-        status.status.pop("stragglers", None)
+        status.fields.pop("stragglers", None)
+    return NOTHING
 
 
 def _entry(late: Straggler, context: ReconcileContext) -> StatusField:

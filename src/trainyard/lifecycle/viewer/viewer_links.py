@@ -10,8 +10,17 @@ from trainyard.kinds.shared.workload import Dependent, Workload
 from trainyard.kube.resources import Resource
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Observed, Owned
+from trainyard.lifecycle.policy import NOTHING, PolicyResult
+from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.status.status_builder import StatusBuilder
 
 _TROUBLES = (ViewerReason.NOT_SERVED, ViewerReason.FETCH_FAILED)
+
+
+def report_viewers(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Put into the status how the viewers stand that the job has."""
+    status.fields |= viewer_status_fields(context.workload, context.observed)
+    return NOTHING
 
 
 def viewer_status_fields(workload: Workload, observed: Observed) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def plan_viewer(
     pod = next((pod for pod in pods if pod.name == viewer.pod_name), None)
     owned = (o for o in observed.owned if o.owner_uid == viewer.uid and o.resource == SERVICES)
     seen = _ObservedViewer(viewer, pod, next(owned, None), now)
-    actions, wake_at = seen.actions(BlockedCreations.of(observed, settings))
+    actions, wake_at = seen.actions(BlockedCreations.from_observed(observed, settings))
     forced, later = pod_deletion.force_deletions(pods, now, settings)
     before = dict(status or {})
     new, events = seen.tell(before, viewer_states.page_state(viewer, pod, observed), settings)
@@ -96,7 +96,7 @@ class _ObservedViewer:
             else:
                 wake_at = due
         for create in creates:
-            clear, until = blocked.judge(create, self.now)
+            clear, until = blocked.may_create(create, self.now)
             if clear:
                 actions.append(create)
             else:

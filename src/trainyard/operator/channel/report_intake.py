@@ -129,11 +129,11 @@ class ReportIntake:
         except ValueError as error:
             raise BadReport(str(error)) from error
         job = self._jobs.setdefault(uid, _JobReports())
-        before = job.reports.holds.get(pod)
+        before = job.reports.in_place.get(pod)
         is_news = before is None or before.state != hold.state
         if before is not None and not is_news:
             hold = replace(hold, at=before.at, since=before.since)  # later reports only repeat it
-        job.reports = replace(job.reports, holds={**job.reports.holds, pod: hold})
+        job.reports = replace(job.reports, in_place={**job.reports.in_place, pod: hold})
         if is_news:
             self._wake(uid)
 
@@ -144,9 +144,9 @@ class ReportIntake:
         except ValueError as error:
             raise BadReport(str(error)) from error
         job = self._jobs.setdefault(uid, _JobReports())
-        before = job.reports.checks.get(pod)
+        before = job.reports.node_checks.get(pod)
         if before is None or before.state != found.state:
-            job.reports = replace(job.reports, checks={**job.reports.checks, pod: found})
+            job.reports = replace(job.reports, node_checks={**job.reports.node_checks, pod: found})
             self._wake(uid)
 
     def _find_stragglers(self, job: _JobReports, rank: RankReport) -> bool:
@@ -159,12 +159,12 @@ class ReportIntake:
         now = self._loop.time()
         if now - job.compared_at < self._every:
             return False
-        job.compared_at, before = now, job.reports.late
+        job.compared_at, before = now, job.reports.stragglers
         least = {machine: min(each) for machine, each in job.skews.items()}
         late = detect_stragglers(job.ranks_with_arrivals.values(), least, before)
         if late is None:
             return False
-        job.reports = replace(job.reports, late=late)
+        job.reports = replace(job.reports, stragglers=late)
         return {each.rank for each in late} != {each.rank for each in before or ()}
 
     def forget(self, uid: str) -> None:
@@ -187,7 +187,7 @@ class ReportIntake:
         is_same = known is not None and (known.count, known.rate) == (rank.begun, rate)
         if not rank.begun or is_same or (told is not None and told.says_where):
             return False
-        found = CollectiveCounts(rank.heard, rank.pod, rank.begun, rate, rank.cadence)
+        found = CollectiveCounts(rank.received_at, rank.pod, rank.begun, rate, rank.cadence)
         job.reports = replace(job.reports, collectives=found)
         return True
 

@@ -344,12 +344,12 @@ class Controller:
         return await self._probe_output.probe_output_by_pod(job.uid, pods)
 
     def _needs_action(self, job: JobRecord, probe_output: Mapping[str, str]) -> bool:
-        observed = replace(self._observe(job), words=probe_output)
+        observed = replace(self._observe(job), probe_output=probe_output)
         plan = self._planner.plan(job, observed, self._context.now())
         return plan.status is not None or bool(plan.actions)
 
     def _plan(self, job: JobRecord, probe_output: Mapping[str, str]) -> Plan:
-        observed = replace(self._observe(job), words=probe_output)
+        observed = replace(self._observe(job), probe_output=probe_output)
         now = self._context.now()
         answer: Plan | Exception | None = None
         try:
@@ -381,7 +381,7 @@ class Controller:
             conflicts=self._executor.refusals.conflicts_of(job.uid),
             lost_nodes=self._lost_nodes(pods),
             flavors={flavor.name: flavor for flavor in self.flavors},
-            heard=self.reports.reports_of(job.uid),
+            reports=self.reports.reports_of(job.uid),
             since=self._since,
         )
 
