@@ -1,7 +1,7 @@
 """What `run` prints for pipes and log files, and its last words: how each job ended.
 
-Why a job failed is told by the failure card (`cli/card.py`); the summary stands in for it where the
-cluster has gone.
+Why a job failed is shown by the failure card (`cli/failure_card_text.py`); the summary replaces it
+where the cluster has gone.
 """
 
 from __future__ import annotations

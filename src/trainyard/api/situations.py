@@ -15,7 +15,7 @@ from trainyard.client.tails import kept_tails, tails
 from trainyard.diagnosis import Cause, Situation, first_failure, launch_diagnosis
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 from trainyard.kube.client import Client
-from trainyard.machine.state_folder import is_full
+from trainyard.machine.state_folder import is_disk_full
 from trainyard.schema.errors import TrainyardError
 
 
@@ -27,7 +27,7 @@ async def situation_of(client: Client, job: Job, folder: Path | None) -> Situati
         await events_of(client, job),
         now=datetime.now(UTC),
         is_local=folder is not None,
-        full_disk=str(folder) if folder and is_full(folder) else "",
+        full_disk=str(folder) if folder and is_disk_full(folder) else "",
     )
     wanted = {*launch_diagnosis.pods_to_read(found), *first_failure.pods_to_read(found)}
     present = [pod for pod in found.pods if pod.name in wanted]

@@ -1,7 +1,7 @@
-"""The command line's root: a table of commands, imported only when called, and one boundary.
+"""The root of the command line: the table of commands, and the one place that reports errors.
 
-Nothing heavy may be imported here: `trainyard run` of a short job takes a fraction of a second,
-and most of that is imports.
+A command is imported only when it is called. Nothing heavy may be imported here: `trainyard run` of
+a short job takes a fraction of a second, most of it imports.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ _COMMANDS = {
     "operator": ("operator", "Run the controller against a cluster."),
     "completion": ("completion", "Print the completion script of a shell."),
 }
-"""Command to the module of this package that defines it as `command`, and its summary."""
+"""Command to the module of `commands` that defines it as `command`, and its summary."""
 
-_LOST = "error: cannot write the output: {}"
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_OUTPUT_LOST = "error: cannot write the output: {}"
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
-_OF_LINUX = ("up", "down", "doctor", "status", "kubeconfig")
+_LINUX_ONLY = ("up", "down", "doctor", "status", "kubeconfig")
 """Commands about the embedded cluster alone; some of their modules are Linux's."""
 
-_ELSEWHERE = {
+_NAMES_ELSEWHERE = {
     "apply": "submit",
     "create": "submit",
     "start": "up",
@@ -88,11 +88,11 @@ _ELSEWHERE = {
     "suspend": "pause",
     "template": "render",
 }
-"""What other tools call these things."""
+"""What other tools call these commands."""
 
 
 class _PipeBroke(Exception):
-    """Something that was written to has no reader any more."""
+    """The output, or another pipe, has no reader any more."""
 
 
 class Commands(click.Group):
@@ -106,11 +106,11 @@ class Commands(click.Group):
         """The command, importing its module; None if there is no such command."""
         if cmd_name not in _COMMANDS:
             return None
-        if cmd_name in _OF_LINUX and sys.platform != "linux":
+        if cmd_name in _LINUX_ONLY and sys.platform != "linux":
             from trainyard.machine.state_folder import require_linux
 
             require_linux()
-        module = import_module(f"trainyard.cli.{_COMMANDS[cmd_name][0]}")
+        module = import_module(f"trainyard.cli.commands.{_COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
 
@@ -122,7 +122,9 @@ class Commands(click.Group):
         if name not in _COMMANDS and not name.startswith("-"):
             from difflib import get_close_matches
 
-            meant = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, _COMMANDS, 1)), "")
+            meant = _NAMES_ELSEWHERE.get(name) or next(
+                iter(get_close_matches(name, _COMMANDS, 1)), ""
+            )
             if not meant and os.path.isfile(name):
                 meant = f"trainyard run {name}"
             hint = f" Did you mean {meant}?" if meant else ""
@@ -152,12 +154,12 @@ def main() -> None:
     """The entry point: a user's mistake is one message and exit code 1, never a traceback."""
     _prepare()
     try:
-        code = _called()
+        code = _run_command()
     except _PipeBroke:
-        _output_is_over(141)
+        _exit_without_flushing(141)
     except (TrainyardError, BaseExceptionGroup) as error:
         if _is_broken_pipe(error):
-            _output_is_over(141)
+            _exit_without_flushing(141)
         from trainyard.composition.expected_errors import expected_error
 
         expected = expected_error(error)
@@ -166,17 +168,17 @@ def main() -> None:
         # Problems of a manifest say themselves that they are errors.
         prefix = "" if isinstance(expected, InvalidManifest) else "error: "
         click.echo(f"{prefix}{expected}", err=True)
-        code, is_told = 1, True
+        code, is_reported = 1, True
     except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        if error.errno not in _DISK_FULL or error.filename is not None:
             raise
-        click.echo(_LOST.format(error.strerror), err=True)
-        code, is_told = 1, True
+        click.echo(_OUTPUT_LOST.format(error.strerror), err=True)
+        code, is_reported = 1, True
     else:
-        is_told = False
-    if _output_is_lost(is_told):
-        _output_is_over(code or 1)
-    _end(code)
+        is_reported = False
+    if _fails_to_flush(is_reported):
+        _exit_without_flushing(code or 1)
+    _exit_now(code)
 
 
 def _is_broken_pipe(error: BaseException) -> bool:
@@ -190,11 +192,11 @@ def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a replica's characters
             stream.reconfigure(errors="replace")
-    _do_without_plugins()
+    _disable_pydantic_plugins()
 
 
-def _called() -> int:
-    """The exit code of the command."""
+def _run_command() -> int:
+    """Run the command; return its exit code."""
     try:
         code = cli.main(prog_name="trainyard", standalone_mode=False)
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -205,37 +207,37 @@ def _called() -> int:
     return code if isinstance(code, int) else 0
 
 
-def _do_without_plugins() -> None:
-    """pydantic looks through all installed packages for plugins, which takes longer than to build
-    our models, and would run them here. The library does so as ever (decision 164)."""
+def _disable_pydantic_plugins() -> None:
+    """Keep pydantic from looking through all installed packages for plugins, which takes longer
+    than building our models. Programs that import trainyard keep theirs (decision 164)."""
     loader: Any = ModuleType("pydantic.plugin._loader")
     loader.get_plugins = tuple
     sys.modules.setdefault(loader.__name__, loader)
 
 
-def _output_is_lost(is_told: bool) -> bool:
-    """Whether what was printed cannot be written, on a full disk say, which is told once."""
+def _fails_to_flush(is_reported: bool) -> bool:
+    """Whether the output cannot be written, to a full disk say; reported once."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
-        _output_is_over(141)
+        _exit_without_flushing(141)
     except OSError as error:
-        if not is_told:
-            click.echo(_LOST.format(error.strerror), err=True)
+        if not is_reported:
+            click.echo(_OUTPUT_LOST.format(error.strerror), err=True)
         return True
     return False
 
 
-def _end(code: int) -> NoReturn:
-    """End at once: to free what was imported, one by one, takes longer than many a command."""
+def _exit_now(code: int) -> NoReturn:
+    """Exit at once: freeing everything that was imported takes longer than many commands."""
     with suppress(OSError, AttributeError):  # no standard error, or nobody reads it any more
         sys.stderr.flush()
     os._exit(code)
 
 
-def _output_is_over(code: int) -> NoReturn:
-    """Nobody takes any more of it; nothing may be flushed into it at exit."""
+def _exit_without_flushing(code: int) -> NoReturn:
+    """Exit although nobody reads the output: nothing may be flushed into it on the way out."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 

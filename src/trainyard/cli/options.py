@@ -22,9 +22,9 @@ _RESOURCE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*\Z")
 
 
 MOUNTS = "trainyard.mounts"
-"""In a context's `meta`: what `--volume DIR:PATH` said to a command that takes scripts."""
+"""Key in a context's `meta` for the mounts of `--volume DIR:PATH`, where scripts are taken."""
 IMAGE = "trainyard.image"
-"""Likewise, what `--image NAME` said."""
+"""Key in a context's `meta` for the image of `--image NAME`."""
 
 
 def refuse_script(file: str) -> None:

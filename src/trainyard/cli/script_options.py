@@ -1,4 +1,4 @@
-"""What a user can say of a script that is to become a job. Imports nothing heavy."""
+"""The options of commands that take a script. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _VOLUME = """Mount a folder (on a cluster, a claim) at PATH in the replicas of S
 folder stands for a claim. Folders are made if missing. Repeatable."""
 _IMAGE = """The Python environment that stands for images (first wins), or the image of SCRIPT's
 replicas. Repeatable."""
-_MORE = {
+_SCRIPT_HELP = {
     "volumes": ("DIR:PATH|CLAIM=DIR", _VOLUME),
     "images": ("PATTERN=ENV|IMAGE", _IMAGE),
 }
-_ELSEWHERE = {
+_NAMES_ELSEWHERE = {
     "--nproc-per-node": "--procs-per-replica",
     "--nproc": "--procs-per-replica",
     "--nnodes": "--replicas",
@@ -42,7 +42,7 @@ _ELSEWHERE = {
     "--num-gpus": "--gpus",
     "--max-restarts": "--restart",
 }
-"""What torchrun, deepspeed, accelerate, mpirun and srun call these things."""
+"""What torchrun, deepspeed, accelerate, mpirun and srun call our options."""
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 
@@ -52,15 +52,15 @@ def is_manifest(word: str) -> bool:
 
 
 class ScriptCommand(click.Command):
-    """What follows a script is the script's; what follows a manifest is ours."""
+    """A command whose options end at a script, whose arguments follow, but not at a manifest."""
 
     takes_scripts = True
 
     def __init__(self, *args: Any, **given: Any) -> None:
         super().__init__(*args, **given)
         for param in self.params:
-            if isinstance(param, click.Option) and param.name in _MORE:
-                param.metavar, param.help = _MORE[param.name]
+            if isinstance(param, click.Option) and param.name in _SCRIPT_HELP:
+                param.metavar, param.help = _SCRIPT_HELP[param.name]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Let options stand behind a manifest, but not behind a script."""
@@ -69,24 +69,26 @@ class ScriptCommand(click.Command):
             self, parent=ctx.parent, ignore_unknown_options=True, resilient_parsing=True
         )
         probe.allow_interspersed_args = False
-        said = self.make_parser(probe).parse_args(list(args))[0]
-        rest = said.get("words")
+        given = self.make_parser(probe).parse_args(list(args))[0]
+        rest = given.get("words")
         first = str(rest[0]) if isinstance(rest, tuple) and rest else ""
         if is_manifest(first):
             ctx.allow_interspersed_args = True
         name = first.partition("=")[0]
-        if ours := _ELSEWHERE.get(name.replace("_", "-")):
+        if ours := _NAMES_ELSEWHERE.get(name.replace("_", "-")):
             raise click.UsageError(f"No such option {name!r}. Did you mean {ours}?", ctx)
-        if str(number := said.get("namespace")).isdigit():
+        if str(number := given.get("namespace")).isdigit():
             raise click.UsageError(
                 f"-n names a namespace, as in kubectl; did you mean --replicas {number}?", ctx
             )
         return super().parse_args(ctx, args)
 
 
-def misplaced(draft: Draft) -> str:
-    """A remark on options of ours that stand behind the script and are passed to it; "" where there
-    are none, or the script knows them."""
+def misplaced_note(draft: Draft) -> str:
+    """Return a note on options of ours that stand after the script and so are passed to it.
+
+    Empty if there are none, or if the script has options of these names.
+    """
     context = click.get_current_context()
     options = [each for each in context.command.params if isinstance(each, click.Option)]
     ours = {
@@ -153,7 +155,7 @@ def _shape_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Go on with fewer replicas, and take in more (torchrun, deepspeed).",
         ),
     )
-    return _all(options, function)
+    return _apply(options, function)
 
 
 def _life_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -189,10 +191,10 @@ def _life_options(function: Callable[..., Any]) -> Callable[..., Any]:
             help="Do not look whether what SCRIPT imports is installed.",
         ),
     )
-    return _all(options, function)
+    return _apply(options, function)
 
 
-def _all(
+def _apply(
     options: tuple[Callable[..., Any], ...], function: Callable[..., Any]
 ) -> Callable[..., Any]:
     for option in reversed(options):

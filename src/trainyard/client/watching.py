@@ -74,7 +74,7 @@ async def watch(
         sink,
         namespace=namespace,
         which=which,
-        is_patient=is_patient,
+        retries_errors=is_patient,
     )
     reflecting = asyncio.create_task(reflector.run())
     reflecting.add_done_callback(lambda _: sink.queue.put_nowait(None))

@@ -1,1 +1,1 @@
-"""A thin Kubernetes client on plain dicts. It must not know what a job is."""
+"""A thin Kubernetes client on plain dicts: requests, watches, credentials. Knows no job."""

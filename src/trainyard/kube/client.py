@@ -26,8 +26,8 @@ from trainyard.kube.errors import (
     error_of_status,
 )
 from trainyard.kube.measured_transport import MeasuredTransport, OnResponse
-from trainyard.kube.paced_transport import Limits, PacedTransport
-from trainyard.kube.pagination import PAGE_SIZE, Page, decoded, read_pages
+from trainyard.kube.paced_transport import PacedTransport, RequestLimits
+from trainyard.kube.pagination import PAGE_SIZE, Page, decode_object, read_pages
 from trainyard.kube.resources import FIELD_MANAGER, PODS, Resource
 from trainyard.kube.transport import (
     Params,
@@ -55,7 +55,7 @@ class WatchEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource are looked at."""
+    """Selects objects of a resource, by label, name or field selector."""
 
     labels: str = ""
     name: str = ""
@@ -63,7 +63,7 @@ class Selection:
 
     @property
     def params(self) -> Params:
-        """As a server is asked."""
+        """The query parameters."""
         name = f"metadata.name={self.name}" if self.name else ""
         fields = ",".join(each for each in (name, self.fields) if each)
         return {"labelSelector": self.labels, "fieldSelector": fields}
@@ -74,7 +74,7 @@ EVERYTHING = Selection()
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What is wanted of a container's log."""
+    """Which part of a container's log to read, and how."""
 
     follow: bool = False
     previous: bool = False
@@ -109,7 +109,7 @@ class Client:
     ) -> None:
         self._transport = transport
         self.quiet = quiet
-        """Waits until the server has little to do for us, or so many seconds; None: not at all."""
+        """Waits until few of our requests are in flight, for so many seconds at most, if paced."""
         self._timeout = timeout_seconds
         self._max_retries = max_retries
         self._sleep = sleep
@@ -143,18 +143,20 @@ class Client:
         return cls(transport, timeout_seconds=timeout_seconds, namespace=namespace)
 
     @classmethod
-    async def paced(cls, path: str | Path | None, context: str | None, limits: Limits) -> Client:
-        """The same, for one that asks much: it keeps to limits."""
+    async def paced(
+        cls, path: str | Path | None, context: str | None, limits: RequestLimits
+    ) -> Client:
+        """The same, for a client of many requests: it keeps to limits."""
         from trainyard.kube.cluster_transport import connect
 
         transport, namespace = await connect(path, context, connections=0)
         paced, timeout = PacedTransport(transport, limits), limits.timeout_seconds
         return cls(paced, timeout_seconds=timeout, namespace=namespace, quiet=paced.quiet)
 
-    def measured(self, tell: OnResponse) -> Client:
-        """The same client, over the same connections; `tell` hears of each of its requests."""
+    def with_metrics(self, on_response: OnResponse) -> Client:
+        """Return a client of the same connections that calls `on_response` for each request."""
         twin = copy.copy(self)
-        twin._transport = MeasuredTransport(self._transport, tell)
+        twin._transport = MeasuredTransport(self._transport, on_response)
         return twin
 
     async def __aenter__(self) -> Client:
@@ -169,8 +171,8 @@ class Client:
 
     async def server_version(self) -> tuple[int, int]:
         """Major and minor version of Kubernetes: (1, 33)."""
-        told = await self._json("GET", "/version", "read the server's version")
-        found = [re.match(r"\d+", str(told.get(part, ""))) for part in ("major", "minor")]
+        version = await self._json("GET", "/version", "read the server's version")
+        found = [re.match(r"\d+", str(version.get(part, ""))) for part in ("major", "minor")]
         major, minor = (int(each[0]) if each else 0 for each in found)  # minor may be "33+"
         return major, minor
 
@@ -202,9 +204,9 @@ class Client:
     def pages(
         self, resource: Resource, namespace: str | None = None, which: Selection = EVERYTHING
     ) -> AsyncGenerator[Page]:
-        """The same, a page at a time: whoever keeps little of each needs memory for one only.
+        """Read a collection a page at a time, which needs memory for one page only.
 
-        Raises `Gone` where that takes longer than the server remembers: all is to be read anew.
+        Raises `Gone` if it takes longer than the server keeps the list: read all of it again.
         """
         path, what = resource.path(namespace), f"list {_title(resource, namespace)}"
 
@@ -369,7 +371,7 @@ class Client:
     ) -> Object:
         data = b"" if body is None else orjson.dumps(body)
         response = await self.raw(Request(method, path, data, content_type), what)
-        return decoded(response.body, what)
+        return decode_object(response.body, what)
 
 
 def _is_retriable(error: ApiError) -> bool:

@@ -135,7 +135,7 @@ class ClusterTransport:
             yield StreamResponse(answer.status, _lower(answer.headers), self._chunks(answer))
 
     async def route(self, path: str) -> tuple[URL, dict[str, Any]]:
-        """The address of a path, and what else aiohttp must be told to get there."""
+        """Return the URL of a path, and the options with which aiohttp reaches it."""
         cluster = self._cluster
         authorization = (await self._credentials()).authorization
         return URL(cluster.server.rstrip("/") + path, encoded=True), {

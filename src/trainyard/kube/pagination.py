@@ -1,4 +1,4 @@
-"""Reading a collection page by page: the server makes the next one while one is looked at."""
+"""Reads a collection page by page; the server prepares the next page while one is decoded."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from trainyard.kube.errors import StreamError
 PAGE_SIZE = 200
 """Objects; of pods about a megabyte, and ten times as much once decoded."""
 
-_TOKEN_BEFORE = re.compile(rb'\{[^\[]{,2000}?"continue":"([^"\\]+)"')
-_TOKEN_BEHIND = re.compile(rb'"metadata":\{[^{}\[\]]*?"continue":"([^"\\]+)"[^\[\]]*$')
+_TOKEN_BEFORE_ITEMS = re.compile(rb'\{[^\[]{,2000}?"continue":"([^"\\]+)"')
+_TOKEN_AFTER_ITEMS = re.compile(rb'"metadata":\{[^{}\[\]]*?"continue":"([^"\\]+)"[^\[\]]*$')
 _METADATA_BYTES = 2000
 
 
@@ -29,34 +29,34 @@ class Page(NamedTuple):
 async def read_pages(
     get: Callable[[str], Coroutine[Any, Any, bytes]], what: str
 ) -> AsyncGenerator[Page]:
-    """All pages; `get` asks for one by the token of the one before, "" for the first.
+    """Yield all pages; `get` requests one by the token of the page before, "" for the first.
 
-    What a page holds is freed as soon as its reader lets go of it (decision 186).
+    A page is freed as soon as its reader drops it (decision 186).
     """
     token, asked = "", asyncio.ensure_future(get(""))
     try:
         while True:
             body = await asked
-            guessed = _token_of(body)
+            guessed = _find_token(body)
             if guessed:
                 asked = asyncio.ensure_future(get(guessed))
                 await asyncio.sleep(0)  # it is sent before the decoder has the processor
-            page = decoded(body, what)
+            page = decode_object(body, what)
             del body
             metadata = page.get("metadata") or {}
             token = str(metadata.get("continue") or "")
             if token != guessed:
-                _drop(asked)
+                _discard(asked)
                 asked = asyncio.ensure_future(get(token)) if token else asked
             yield Page(page.pop("items", None) or [], str(metadata.get("resourceVersion") or ""))
             if not token:
                 return
     finally:
-        _drop(asked)
+        _discard(asked)
 
 
-def decoded(body: bytes, what: str) -> dict[str, Any]:
-    """An object as the server sent it; raises StreamError for what is none."""
+def decode_object(body: bytes, what: str) -> dict[str, Any]:
+    """Decode a JSON object; raises StreamError for anything else."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -66,17 +66,17 @@ def decoded(body: bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def _token_of(body: bytes) -> str:
-    """The token of a page's metadata, as far as it can be told without decoding the page.
+def _find_token(body: bytes) -> str:
+    """Return the continue token of a page without decoding it, "" if it is not found.
 
     Go writes the fields of its own types in order, the metadata before the items, and those of
     custom resources by name, behind them.
     """
-    found = _TOKEN_BEFORE.match(body) or _TOKEN_BEHIND.search(body[-_METADATA_BYTES:])
+    found = _TOKEN_BEFORE_ITEMS.match(body) or _TOKEN_AFTER_ITEMS.search(body[-_METADATA_BYTES:])
     return found[1].decode() if found else ""
 
 
-def _drop(asked: asyncio.Future[bytes]) -> None:
-    """Nobody wants to know any more how it ended."""
+def _discard(asked: asyncio.Future[bytes]) -> None:
+    """Cancel a request whose answer nobody needs."""
     asked.cancel()
     asked.add_done_callback(lambda task: task.cancelled() or task.exception())

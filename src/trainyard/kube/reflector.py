@@ -1,4 +1,4 @@
-"""List and watch: keep a local copy of a collection up to date, across every kind of break.
+"""Keeps a local copy of a collection up to date by list and watch, across every failure.
 
 The order of events is Kubernetes' own (https://kubernetes.io/docs/reference/using-api/
 api-concepts/#efficient-detection-of-changes): list, watch from the list's resourceVersion,
@@ -29,7 +29,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Sink(Protocol[T_contra]):
-    """Where a reflector puts what it sees."""
+    """Where a reflector puts the objects."""
 
     def replace(self, items: Sequence[T_contra], resource_version: str) -> None:
         """The whole collection, as of `resource_version`."""
@@ -43,7 +43,7 @@ class Sink(Protocol[T_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How patient a reflector is; all in seconds."""
+    """The timeouts of a reflector, all in seconds."""
 
     watch_timeout: float = 90.0
     """The server is asked to end a watch after this long, plus up to as much again."""
@@ -59,9 +59,9 @@ class Timing:
 class Reflector(Generic[T]):
     """Feeds `sink` with the decoded objects of one resource until cancelled.
 
-    `optional`: a resource that the server does not know (a CRD that is not installed) or does not
-    show us counts as empty, and is asked for again from time to time. Unless `is_patient`, a server
-    that refuses or cannot be reached is an error.
+    With `optional`, a resource that the server does not know (a CRD that is not installed) or does
+    not let us read counts as empty, and is tried again from time to time. Without `retries_errors`
+    a refusal, or a server that cannot be reached, is raised.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Reflector(Generic[T]):
         namespace: str | None = None,
         which: Selection = EVERYTHING,
         optional: bool = False,
-        is_patient: bool = True,
+        retries_errors: bool = True,
         timing: Timing | None = None,
         rng: random.Random | None = None,
-        ended: Callable[[Resource, str], None] = lambda resource, why: None,
+        on_watch_end: Callable[[Resource, str], None] = lambda resource, why: None,
     ) -> None:
-        """`ended` is told of each watch that has to be opened again: it `ended` in order, is
-        `expired` or `broken`, or was `refused`."""
-        self._ended = ended
+        """`on_watch_end` is called for each watch that has to be opened again, with the reason:
+        `ended` (in order), `expired`, `broken` or `refused`."""
+        self._on_watch_end = on_watch_end
         self._client = client
         self.resource = resource
         self._decode = decode
@@ -89,19 +89,19 @@ class Reflector(Generic[T]):
         self._namespace = namespace
         self._which = which
         self._optional = optional
-        self._is_patient = is_patient
+        self._retries_errors = retries_errors
         self._timing = timing or Timing()
         self._random = rng or random.Random()
         self._failures = 0
         self._seen = False
-        self._unread: dict[tuple[str, str], str] = {}
+        self._undecodable: dict[tuple[str, str], str] = {}
         self.synced = asyncio.Event()
         """Set once the first list is in the sink."""
         self.problem = ""
-        """Why the server does not show the collection, if it said so when it was asked last."""
+        """Why the server does not show the collection, if it refused the last request."""
 
     async def run(self) -> None:
-        """List and watch, for ever."""
+        """List and watch until cancelled."""
         version = ""
         while True:
             try:
@@ -111,35 +111,35 @@ class Reflector(Generic[T]):
                 async with contextlib.aclosing(self._follow(version)) as versions:
                     async for reached in versions:
                         version, self._failures, seen = reached, 0, True
-                self._ended(self.resource, "ended")
+                self._on_watch_end(self.resource, "ended")
                 if not seen and asyncio.get_running_loop().time() - started < 1:
-                    await self._pause()  # a server that ends every watch at once
+                    await self._back_off()  # a server that ends every watch at once
             except Gone:
-                self._ended(self.resource, "expired")
+                self._on_watch_end(self.resource, "expired")
                 log.info("%s: resourceVersion expired, listing again", self.resource.full_name)
                 version = ""
                 if self._failures:
-                    await self._pause()
+                    await self._back_off()
                 self._failures += 1
             except (NotFound, Forbidden) as error:
                 version = ""
-                self._ended(self.resource, "refused")
-                await self._absent(error)
+                self._on_watch_end(self.resource, "refused")
+                await self._handle_missing(error)
             except KubeError as error:
                 # After an odd answer nothing is known about where the stream stood.
                 if isinstance(error, ApiError | StreamError):
                     version = ""
-                self._ended(self.resource, "broken")
-                await self._trouble(error)
+                self._on_watch_end(self.resource, "broken")
+                await self._handle_error(error)
 
     async def _list(self) -> str:
         decoded: list[T] = []
         page = Page([], "")
         pages = self._client.pages(self.resource, self._namespace, self._which)
         async with contextlib.aclosing(pages):
-            self._unread.clear()
+            self._undecodable.clear()
             async for page in pages:
-                decoded += [item for item in map(self._read, page.items) if item is not None]
+                decoded += [item for item in map(self._try_decode, page.items) if item is not None]
                 page.items.clear()  # the next page is decoded before this name is bound anew
         self.problem = ""
         self._sink.replace(decoded, page.resource_version)
@@ -164,11 +164,11 @@ class Reflector(Generic[T]):
                 if kind not in _KINDS:
                     raise StreamError(f"watch of {self.resource.full_name}: event type {kind}")
                 if kind != "BOOKMARK":
-                    self._take(kind, raw)
+                    self._apply(kind, raw)
                 yield str(raw["metadata"]["resourceVersion"])
 
-    def _take(self, kind: str, raw: dict[str, Any]) -> None:
-        item = self._read(raw)
+    def _apply(self, kind: str, raw: dict[str, Any]) -> None:
+        item = self._try_decode(raw)
         if item is None:
             return
         if kind == "DELETED":
@@ -176,10 +176,10 @@ class Reflector(Generic[T]):
         else:
             self._sink.upsert(item)
 
-    def _read(self, raw: dict[str, Any]) -> T | None:
-        """An object decoded; None of one that cannot be, which must not hide the others.
+    def _try_decode(self, raw: dict[str, Any]) -> T | None:
+        """Decode an object; None if that fails, so that one bad object does not hide the others.
 
-        The sink keeps what it had of it until the next list. It is told of once.
+        The sink keeps the last good state until the next list. Each problem is logged once.
         """
         try:
             item = self._decode(raw)
@@ -187,49 +187,51 @@ class Reflector(Generic[T]):
             metadata = raw["metadata"] if isinstance(raw.get("metadata"), dict) else {}
             name = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
             problem = f"{type(error).__name__}: {error}"
-            if self._unread.get(name) != problem:
-                self._unread[name] = problem
+            if self._undecodable.get(name) != problem:
+                self._undecodable[name] = problem
                 place = "/".join(filter(None, name))
                 log.error("%s %s cannot be read: %s", self.resource.full_name, place, problem)
             return None
-        if self._unread:
-            self._unread.pop((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]), None)
+        if self._undecodable:
+            self._undecodable.pop(
+                (raw["metadata"].get("namespace", ""), raw["metadata"]["name"]), None
+            )
         return item
 
-    async def _absent(self, error: KubeError) -> None:
-        if not self._is_patient:
+    async def _handle_missing(self, error: KubeError) -> None:
+        if not self._retries_errors:
             raise error
         self.problem = str(error)
         # Once it has been seen, a collection does not become empty by being hidden from us.
         if not self._optional or self._seen:
             log.warning("%s", error)
-            await self._pause()
+            await self._back_off()
             return
         if not self.synced.is_set():
             log.info("%s", error)
         self._sink.replace([], "")
         self.synced.set()
         if isinstance(error, Forbidden):  # a right may come back at any moment
-            await self._pause()
+            await self._back_off()
             return
         await asyncio.sleep(self._timing.missing * (0.5 + self._random.random()))
 
-    async def _trouble(self, error: KubeError) -> None:
-        if self._is_patient:
+    async def _handle_error(self, error: KubeError) -> None:
+        if self._retries_errors:
             log.warning("%s: %s", self.resource.full_name, error)
         elif not isinstance(error, StreamError):
             raise error
-        await self._pause()
+        await self._back_off()
 
-    async def _pause(self) -> None:
+    async def _back_off(self) -> None:
         timing = self._timing
         limit = min(timing.backoff_max, timing.backoff_min * 2**self._failures)
         self._failures = min(self._failures + 1, 20)
         await asyncio.sleep(limit * (0.5 + self._random.random() / 2))
 
 
-async def all_synced(reflectors: Sequence[Reflector[Any]]) -> None:
-    """Wait until the first list of each is in its sink, and say so where that takes long."""
+async def wait_until_synced(reflectors: Sequence[Reflector[Any]]) -> None:
+    """Wait until the first list of each is in its sink; log a warning every 30 s."""
     for reflector in reflectors:
         while not reflector.synced.is_set():
             try:

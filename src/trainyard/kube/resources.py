@@ -6,7 +6,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 FIELD_MANAGER = "trainyard"
-"""As whom our own client writes."""
+"""The field manager of our own writes."""
 
 
 class Resource(NamedTuple):

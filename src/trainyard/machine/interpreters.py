@@ -1,7 +1,7 @@
-"""Which Python a container runs: the one that the caller's shell would (decision 120).
+"""Finds the Python that a container runs: the one that the caller's shell finds (decision 120).
 
-trainyard may live in an environment of its own (a tool's, of ``uv tool`` or ``pipx``, or any
-other), which is to come before nothing that the caller has.
+trainyard may be installed in an environment of its own (by ``uv tool`` or ``pipx``, or any other),
+which must not hide the caller's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOOL_CACHES = ("archive-v0", "pipx")
 
 
 def find_interpreter(environment: Mapping[str, str]) -> str | None:
-    """Where ``python`` is, else ``python3``, by the PATH; None if neither is anywhere."""
+    """Return the path of ``python``, else ``python3``, on the PATH; None if there is neither."""
     path = environment.get("PATH", _FALLBACK_PATH)
     return shutil.which("python", path=path) or shutil.which("python3", path=path)
 
@@ -34,9 +34,11 @@ def environment_of_image(
     program: str | None = None,
     python: str = "",
 ) -> dict[str, str]:
-    """The environment of a container: that of the first pattern (``fnmatch``) of ``images``, which
-    are pairs of pattern and prefix, that the image matches, else that of the interpreter
-    ``python``, if there is one, else the caller's."""
+    """Return the environment variables of a container with this image.
+
+    The first pattern (``fnmatch``) of ``images``, pairs of pattern and prefix, that matches the
+    image decides; else the interpreter ``python``, if given; else the caller's environment.
+    """
     for pattern, prefix in images:
         if fnmatch.fnmatchcase(image, pattern):
             return with_prefix(environment, prefix)
@@ -45,26 +47,26 @@ def environment_of_image(
 
 
 def active_interpreter(environment: Mapping[str, str]) -> str:
-    """The interpreter of the environment that the caller has activated, or put first; "" where the
-    caller's shell finds the system's."""
+    """Return the interpreter of the environment that the caller has activated or put first on the
+    PATH; "" where the caller's shell finds the system's Python."""
     python = find_interpreter(caller_environment(environment, sys.prefix, sys.argv[0]))
     return python if python is not None and is_environment(python) else ""
 
 
 def with_interpreter(environment: Mapping[str, str], python: str) -> dict[str, str]:
-    """The environment with this interpreter's programs first, if it is there and not first yet."""
+    """Put the interpreter's folder first on the PATH, if it exists and is not first yet."""
     if not python or python == find_interpreter(environment) or not os.access(python, os.X_OK):
         return dict(environment)
     return with_prefix(environment, os.path.dirname(os.path.dirname(python)))
 
 
 def caller_environment(environment: Mapping[str, str], own: str, program: str) -> dict[str, str]:
-    """The caller's environment, in which Python is found as the caller's shell would find it.
+    """Return the caller's environment, in which Python is found as in the caller's shell.
 
     ``own`` is the prefix of the environment that trainyard runs in, ``program`` how it was called
-    (``sys.argv[0]``). The own environment comes last, for who has no Python at all; it comes first
-    only where it was called by its path, beside a torch of its own, by somebody whose shell finds
-    no environment but the system's.
+    (``sys.argv[0]``). That environment comes last on the PATH, for callers without any Python. It
+    comes first only if trainyard was called by its path, has a torch beside it, and the caller's
+    shell finds no other environment.
     """
     env = dict(environment)
     active = env.get("VIRTUAL_ENV") or env.get("CONDA_PREFIX") or ""
@@ -83,7 +85,7 @@ def caller_environment(environment: Mapping[str, str], own: str, program: str) -
 
 
 def with_prefix(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The environment with another Python first, as its activation would have it."""
+    """Return the environment with the Python of ``prefix`` activated."""
     prefix = os.path.abspath(prefix)
     env = dict(environment)
     env["PATH"] = f"{prefix}/bin:{env.get('PATH', _FALLBACK_PATH)}"

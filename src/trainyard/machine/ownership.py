@@ -1,4 +1,4 @@
-"""Whether a path, or a server at a socket, is this user's: what others could have put there.
+"""Checks that a path, or the server at a socket, is this user's, and not put there by others.
 
 A cluster's token, socket and record are found by their path alone. Whoever can put one there reads
 what is sent to it, and `trainyard down` ends the process that a record names (decision 87).
@@ -25,7 +25,7 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 class NotOurs(TrainyardError):
-    """Somebody else owns a path, or can replace what is there."""
+    """Another user owns a path, or can replace what is there."""
 
 
 class Peer(NamedTuple):
@@ -37,7 +37,7 @@ class Peer(NamedTuple):
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """Who is at the other end."""
+    """Return the process at the other end."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(raw))
 
@@ -55,7 +55,7 @@ def check_server(connection: socket.socket, path: str) -> None:
 
 @contextmanager
 def socket_address(path: str | Path) -> Iterator[str]:
-    """A path of the same socket that fits into a Unix address, however deep its folder is."""
+    """Yield a path of the socket that fits into a Unix address, however deep its folder is."""
     folder, name = os.path.split(os.fspath(path))
     if len(os.fsencode(path)) <= _PATH_LIMIT:
         yield os.fspath(path)
@@ -76,7 +76,7 @@ def check_folder(folder: Path, *, owner: bool = False) -> None:
     has to be this user's own. One that does not exist is nobody's.
     """
     us = os.geteuid()
-    for path, status, is_last in _way(folder):
+    for path, status, is_last in _folders_on_path(folder):
         if status.st_uid == us or (status.st_uid == 0 and not (owner and is_last)):
             pass
         elif is_last or not _is_tolerated(status.st_uid):
@@ -85,12 +85,14 @@ def check_folder(folder: Path, *, owner: bool = False) -> None:
                 fix = f"run this as {whose}, or set TRAINYARD_STATE_DIR to a folder of your own"
             else:
                 fix = "set TRAINYARD_STATE_DIR to a folder of your own"
-            raise NotOurs(f"{_about(folder, path)} belongs to {whose}, not to you: {fix}")
+            raise NotOurs(
+                f"{_path_description(folder, path)} belongs to {whose}, not to you: {fix}"
+            )
         if stat.S_ISLNK(status.st_mode) or (status.st_mode & stat.S_ISVTX and not is_last):
             continue
         if writers := _other_writers(status):
             raise NotOurs(
-                f"{_about(folder, path)} may be written to by {writers} (mode "
+                f"{_path_description(folder, path)} may be written to by {writers} (mode "
                 f"{status.st_mode & 0o7777:04o}): chmod go-w {path}, or set TRAINYARD_STATE_DIR to "
                 "a folder of your own"
             )
@@ -111,7 +113,7 @@ def check_secret(path: Path) -> None:
 
 
 def user_description(uid: int) -> str:
-    """A user for people: `alice (uid 1001)`."""
+    """Return a user for messages: `alice (uid 1001)`."""
     import pwd
 
     try:
@@ -120,14 +122,14 @@ def user_description(uid: int) -> str:
         return f"uid {uid}"
 
 
-def _about(folder: Path, path: Path) -> str:
+def _path_description(folder: Path, path: Path) -> str:
     if path == folder:
         return f"cannot use the state folder {folder}: it"
     return f"cannot use the state folder {folder}: {path}, on the way there,"
 
 
-def _way(folder: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
-    """Every folder and link from the root to what `folder` is, links followed; True: the last."""
+def _folders_on_path(folder: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
+    """Yield every folder and link from the root to `folder`, links followed; True for the last."""
     left = list(reversed(folder.absolute().parts[1:]))
     current, links = Path("/"), 0
     yield current, os.lstat(current), not left
@@ -156,7 +158,8 @@ def _way(folder: Path) -> Iterator[tuple[Path, os.stat_result, bool]]:
 
 
 def _is_tolerated(uid: int) -> bool:
-    """Who may own a folder above: the owner of the home folder, or root as a namespace shows it."""
+    """Whether a user may own a parent folder: the owner of the home folder, or root as seen from a
+    user namespace."""
     with suppress(OSError):
         if (home := os.environ.get("HOME")) and uid == os.stat(home).st_uid:
             return True

@@ -1,4 +1,4 @@
-"""What looks like a secret, and is to be written nowhere: by its name, or by where it stands."""
+"""Recognises what looks like a secret, by its name or its place, so that nobody records it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 REDACTED = "***"
 _WORDS = ["TOKEN", "SECRET", "PASS", "PASSWD", "PASSWORD", "KEY", "APIKEY", "CREDENTIAL", "AUTH"]
-_TELLING = frozenset(_WORDS) | {f"{word}S" for word in _WORDS}
+_SECRET_WORDS = frozenset(_WORDS) | {f"{word}S" for word in _WORDS}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _URL_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]+@")
 _PAIR = re.compile(r"(?P<dashes>-*)(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)\Z", re.DOTALL)
@@ -19,7 +19,7 @@ _FLAG = re.compile(r"--?(?P<name>[A-Za-z_][\w.-]*)\Z")
 def is_secret(name: str) -> bool:
     """Whether a variable or an option of this name holds a secret, as ``HF_TOKEN`` does."""
     words = re.sub(r"\W", "_", _CAMEL.sub("_", name)).upper().split("_")
-    return not _TELLING.isdisjoint(words)
+    return not _SECRET_WORDS.isdisjoint(words)
 
 
 def may_be_recorded(name: str, value: str) -> bool:
@@ -28,13 +28,13 @@ def may_be_recorded(name: str, value: str) -> bool:
 
 
 def without_credentials(text: str) -> str:
-    """The text without the users and passwords of the URLs in it."""
+    """Remove users and passwords from the URLs in a text."""
     return _URL_USER.sub(r"\g<scheme>", text)
 
 
 def redact_words(words: Sequence[str]) -> list[str]:
-    """A command's words with ``***`` for what looks like a secret: the value of ``NAME=VALUE`` and
-    ``--name=VALUE``, and the word after ``--name``; URLs without credentials."""
+    """Replace what looks like a secret in a command by ``***``: values of ``NAME=VALUE`` and
+    ``--name=VALUE``, and the word after ``--name``. URLs lose their credentials."""
     found: list[str] = []
     follows = False
     for word in words:

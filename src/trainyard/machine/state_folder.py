@@ -1,6 +1,6 @@
-"""The state folder: where a cluster keeps everything, and how another process finds a running one.
+"""The state folder, where a cluster keeps everything, and by which processes find a running one.
 
-Light on purpose: every command looks here first.
+Imports nothing slow: every command looks here first.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 FAILED = " failed: "
-"""In the log of a cluster, before the reason for which it ended."""
+"""Stands in the log of a cluster before the reason why it ended."""
 _TAIL_BYTES = 4096
-_ROOM_BYTES = 64 << 10
+_MIN_FREE_BYTES = 64 << 10
 _CONNECT_SECONDS = 2.0
 
 
-_RECORD: dict[str, tuple[type, ...]] = {
+_RECORD_FIELDS: dict[str, tuple[type, ...]] = {
     "pid": (int,),
     "socket": (str,),
     "port": (int,),
@@ -36,7 +36,7 @@ _RECORD: dict[str, tuple[type, ...]] = {
     "isolation": (str,),
 }
 """The fields of a record, and their types."""
-_WORDS = {int: "a whole number", float: "a number", str: "a text"}
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text"}
 
 
 class StateError(TrainyardError):
@@ -91,7 +91,7 @@ class Paths:
     record = _File("cluster.json")
     """Who runs the cluster; present while it is up."""
     log = _File("cluster.log")
-    """What the background cluster says."""
+    """The log of the background cluster."""
     kubeconfig = _File("kubeconfig")
     """For kubectl."""
     token = _File("token")
@@ -155,12 +155,12 @@ def _make_private(folder: Path) -> None:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
         path.mkdir(exist_ok=True, mode=0o700)
-    folder.mkdir(exist_ok=True)  # says so if it is a file
+    folder.mkdir(exist_ok=True)  # raises FileExistsError if it is a file
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """What a cluster that is up says of itself; `port` 0: no TLS listener."""
+    """The record of a cluster that is up; `port` 0: it has no TLS listener."""
 
     pid: int
     socket: str
@@ -169,12 +169,12 @@ class RunningCluster:
     """Seconds since the epoch."""
     isolation: str
     python: str = ""
-    """What its pods run, unless their image or their job's user has an environment."""
+    """The interpreter of pods for which neither image nor user has an environment."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """What it was told when it was started: `ClusterSettings.told`."""
+    """The options with which it was started (`ClusterSettings`)."""
 
     def write(self, paths: Paths) -> None:
-        """Tell other processes, all at once."""
+        """Write the record, atomically, for other processes to find."""
         draft = paths.record.with_suffix(".new")
         draft.write_text(json.dumps(asdict(self)))
         draft.chmod(0o644)
@@ -182,17 +182,17 @@ class RunningCluster:
 
     @property
     def is_ours(self) -> bool:
-        """This user runs it; else it is root's, for several people."""
+        """Whether this user runs it; else it is root's, for several users."""
         return os.stat(self.socket).st_uid == os.geteuid()
 
     @property
     def namespace(self) -> str:
-        """Where this user's jobs go that name no namespace."""
+        """The namespace of this user's jobs that name none."""
         return "default" if self.is_ours else user_with_uid(os.geteuid()).namespace
 
 
 def record_problem(paths: Paths) -> str:
-    """Why the record of a folder cannot be read; "" where it can, or there is none."""
+    """Return why the record of a folder cannot be read; "" if it can, or there is none."""
     try:
         _read_record(paths)
     except FileNotFoundError:
@@ -204,19 +204,19 @@ def record_problem(paths: Paths) -> str:
 
 def _read_record(paths: Paths) -> RunningCluster:
     """Raises OSError where there is none, ValueError for one that no cluster has written."""
-    told = json.loads(paths.record.read_bytes())
-    if not isinstance(told, dict):
+    record = json.loads(paths.record.read_bytes())
+    if not isinstance(record, dict):
         raise ValueError("it is not a JSON object")
-    for name, kinds in _RECORD.items():
-        if name not in told:
+    for name, kinds in _RECORD_FIELDS.items():
+        if name not in record:
             raise ValueError(f"{name} is missing")
-        if not isinstance(told[name], kinds) or isinstance(told[name], bool):
-            raise ValueError(f"{name} is {told[name]!r:.40}, not {_WORDS[kinds[0]]}")
-    if told["pid"] < 1:
-        raise ValueError(f"pid is {told['pid']}")
-    python = told.get("python")  # of clusters that tell it
-    given = {name: told[name] for name in _RECORD}
-    settings = told.get("settings")
+        if not isinstance(record[name], kinds) or isinstance(record[name], bool):
+            raise ValueError(f"{name} is {record[name]!r:.40}, not {_TYPE_NAMES[kinds[0]]}")
+    if record["pid"] < 1:
+        raise ValueError(f"pid is {record['pid']}")
+    python = record.get("python")  # older clusters did not record it
+    given = {name: record[name] for name in _RECORD_FIELDS}
+    settings = record.get("settings")
     return RunningCluster(
         **given,
         python=python if isinstance(python, str) else "",
@@ -235,7 +235,7 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
     check_folder(paths.folder)
     try:
         found = _read_record(paths)
-    except (OSError, ValueError, RecursionError):  # `trainyard doctor` tells why
+    except (OSError, ValueError, RecursionError):  # `trainyard doctor` reports why
         return None
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_CONNECT_SECONDS)
@@ -249,7 +249,7 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
 
 
 def why_cluster_is_down(paths: Paths) -> str:
-    """How the last cluster of a folder, which is not up, came to its end; empty if by itself."""
+    """Return how the last cluster of a folder ended; "" if in order."""
     if problem := record_problem(paths):
         return f"{paths.record} cannot be read ({problem}) and is ignored"
     if paths.record.exists():
@@ -267,13 +267,13 @@ def why_cluster_is_down(paths: Paths) -> str:
     return f"the last one failed: {last.partition(FAILED)[2]}" if FAILED in last else ""
 
 
-def is_full(folder: Path) -> bool:
-    """Whether there is hardly any room left to write to."""
+def is_disk_full(folder: Path) -> bool:
+    """Whether the disk of a folder has less than 64 KiB left."""
     try:
         disk = os.statvfs(folder)
     except OSError:
         return False
-    return disk.f_bavail * disk.f_frsize < _ROOM_BYTES
+    return disk.f_bavail * disk.f_frsize < _MIN_FREE_BYTES
 
 
 def node_name() -> str:

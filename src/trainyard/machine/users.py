@@ -1,4 +1,4 @@
-"""Users of this machine, and the namespace that each has on a cluster of several people."""
+"""Users of this machine, and the namespace that each has on a cluster of several users."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class User(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        """The namespace that is theirs: the name, where that is a DNS label, else with the uid."""
+        """The user's own namespace: the name if it is a DNS label, else a label with the uid."""
         return namespace_of(self.name, self.uid)
 
 
@@ -33,16 +33,16 @@ class AllowList(NamedTuple):
     users: frozenset[int] = frozenset()
     groups: frozenset[int] = frozenset()
 
-    def admits(self, who: User) -> bool:
-        """By name, or by one of their groups."""
-        return who.uid in self.users or not self.groups.isdisjoint(who.groups)
+    def admits(self, user: User) -> bool:
+        """Whether the user is on the list, or one of their groups is."""
+        return user.uid in self.users or not self.groups.isdisjoint(user.groups)
 
 
 NOBODY_ELSE = AllowList()
 
 
 def user_with_uid(uid: int) -> User:
-    """The user with this id; one whom nobody knows has the id for a name, and no group."""
+    """Return the user with this id; an unknown one has the id for a name, and no group."""
     import pwd
 
     try:

@@ -73,8 +73,8 @@ class OperatorProcess:
             now,
             has_job_series=self._settings.has_job_series,
         )
-        self._client = client.measured(self._metrics.requested)
-        self._lease_client = (lease_client or client).measured(self._metrics.requested)
+        self._client = client.with_metrics(self._metrics.requested)
+        self._lease_client = (lease_client or client).with_metrics(self._metrics.requested)
         self._permissions = PermissionMonitor(
             self._client, self._required_rules(self._settings.operator)
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.cli import doctor
+from trainyard.cli.commands import doctor
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded import machine_checks
 from trainyard.embedded.doctor_findings import DoctorContext, DoctorFinding, Python

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.objects import found, job, pod
-from trainyard.cli.debug import choose_job
+from trainyard.cli.commands.debug import choose_job
 from trainyard.client.pods import PodView
 from trainyard.client.replicas import check_running
 from trainyard.client.streams import exit_code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.client.objects import NOW, condition, found, job
-from trainyard.cli.format import job_table, running_text
+from trainyard.cli.text_output import job_table, running_text
 
 
 def test_a_job_is_one_line() -> None:

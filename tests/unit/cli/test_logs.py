@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.cli.logs import Printer
+from trainyard.cli.commands.logs import LogPrinter
 from trainyard.client.logs import Unfinished
 
 
 def test_lines_of_several_replicas_are_prefixed(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    show = Printer(is_prefixed=True)
+    show = LogPrinter(is_prefixed=True)
     show.write("worker-0", b"one\ntwo\n")
     show.write("worker-1", b"uno\n")
     assert capfdbinary.readouterr().out.splitlines() == [
@@ -20,21 +20,21 @@ def test_lines_of_several_replicas_are_prefixed(capfdbinary: pytest.CaptureFixtu
 
 
 def test_a_single_replica_is_printed_as_it_is(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    Printer(is_prefixed=False).write("worker-0", b"\xff raw\nrest\n")
+    LogPrinter(is_prefixed=False).write("worker-0", b"\xff raw\nrest\n")
     assert capfdbinary.readouterr().out == b"\xff raw\nrest\n"
 
 
 def test_to_a_pipe_lines_of_several_replicas_are_whole_with_their_carriage_returns(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    Printer(is_prefixed=True).write("worker-0", b"\r10%\r100%\nend\r\n")
+    LogPrinter(is_prefixed=True).write("worker-0", b"\r10%\r100%\nend\r\n")
     assert capfdbinary.readouterr().out == b"[worker-0] \r10%\r100%\n[worker-0] end\r\n"
 
 
 def test_on_a_terminal_a_bar_does_not_overwrite_the_name_of_its_replica(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    Printer(is_prefixed=True, is_terminal=True).write("worker-0", b"\r10%\r100%\n")
+    LogPrinter(is_prefixed=True, is_terminal=True).write("worker-0", b"\r10%\r100%\n")
     assert b"worker-0" in (shown := capfdbinary.readouterr().out)
     assert shown.endswith(b" 100%\n")
 
@@ -46,7 +46,7 @@ def growing(line: bytes) -> Unfinished:
 def test_on_a_terminal_the_only_replicas_line_is_written_as_it_grows(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    show = Printer(is_prefixed=False, is_terminal=True)
+    show = LogPrinter(is_prefixed=False, is_terminal=True)
     written = []
     for line in (b"\r10%", b"\r10%\r20%", b"\r10%\r20%"):
         show.grow(growing(line))
@@ -60,7 +60,7 @@ def test_on_a_terminal_the_only_replicas_line_is_written_as_it_grows(
 def test_a_line_that_is_read_anew_is_taken_up_where_it_was_and_another_begins_a_line(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    show = Printer(is_prefixed=False, is_terminal=True)
+    show = LogPrinter(is_prefixed=False, is_terminal=True)
     for line in (b"\r10%\r20%", b"\r1", b"", b"\r10%\r20%\r30%"):
         show.grow(growing(line))
     assert capfdbinary.readouterr().out == b"\r10%\r20%\r30%"
@@ -72,6 +72,6 @@ def test_a_line_that_is_read_anew_is_taken_up_where_it_was_and_another_begins_a_
 def test_elsewhere_nothing_is_written_before_a_line_is_whole(
     is_prefixed: bool, is_terminal: bool, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    show = Printer(is_prefixed=is_prefixed, is_terminal=is_terminal)
+    show = LogPrinter(is_prefixed=is_prefixed, is_terminal=is_terminal)
     show.grow(growing(b"\r10%"))
     assert capfdbinary.readouterr().out == b""

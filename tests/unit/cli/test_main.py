@@ -32,7 +32,7 @@ def test_every_command_knows_the_short_question(name: str) -> None:
 def test_the_root_imports_nothing_heavy() -> None:
     """Start-up is imports; `run` forks its shim before any of these."""
     heavy = ("pydantic", "asyncio", "rich", "aiohttp", "yaml", "cryptography", "orjson")
-    for module in ("trainyard.cli.main", "trainyard.cli.run", "trainyard.cli.up"):
+    for module in ("trainyard.cli.main", "trainyard.cli.commands.run", "trainyard.cli.commands.up"):
         code = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.client.objects import NOW, ago
 from trainyard.api.queues import new_queue
-from trainyard.cli.queue import limit, queue_table
+from trainyard.cli.commands.queue import limit, queue_table
 from trainyard.client.target import CommandError
 
 

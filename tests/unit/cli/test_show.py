@@ -16,7 +16,7 @@ from tests.unit.client.objects import (
     task,
     views,
 )
-from trainyard.cli.show import describe, event_table
+from trainyard.cli.commands.show import describe, event_table
 
 
 def page(**more: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.objects import found, job
-from trainyard.cli.rerun import parse_set
+from trainyard.cli.commands.rerun import parse_set
 from trainyard.client.comparing import fields
 from trainyard.client.origin import Past
 from trainyard.client.records import Record

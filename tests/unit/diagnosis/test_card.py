@@ -19,8 +19,8 @@ from tests.unit.client.objects import (
 )
 from tests.unit.diagnosis.captured import tail
 from trainyard import diagnosis
-from trainyard.cli.card import lines_of
-from trainyard.cli.explain import render
+from trainyard.cli.commands.explain import render
+from trainyard.cli.failure_card_text import card_lines
 from trainyard.client.tails import Tail
 from trainyard.diagnosis import Situation
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
@@ -234,7 +234,7 @@ def test_the_reason_stands_once_and_in_the_last_twelve_lines(width: int) -> None
         remedy="a remedy in many words " * 20,
         command="less /home/ada/" + "f" * 150,
     )
-    *lines, command = lines_of(card, width)
+    *lines, command = card_lines(card, width)
     if width:
         assert max(map(len, lines)) <= width
         lines += [command[start : start + width] for start in range(0, len(command), width)]
@@ -245,9 +245,9 @@ def test_the_reason_stands_once_and_in_the_last_twelve_lines(width: int) -> None
 
 def test_colours_are_for_terminals_and_a_message_cannot_colour_it() -> None:
     card = FailureCard("J a", "Failed", "ValueError: \x1b[31mred\x1b[2J\nsecond", remedy="mend it")
-    plain = "\n".join(lines_of(card))
+    plain = "\n".join(card_lines(card))
     assert plain == "J a: Failed\n    ValueError: red second\n  → mend it"
-    assert "\x1b[1m" in "\n".join(lines_of(card, 80, is_coloured=True))
+    assert "\x1b[1m" in "\n".join(card_lines(card, 80, is_coloured=True))
 
 
 def test_explain_says_below_the_card_what_it_leaves_out_and_nothing_twice() -> None:
@@ -256,7 +256,7 @@ def test_explain_says_below_the_card_what_it_leaves_out_and_nothing_twice() -> N
     known = failed("worker-1", codes, logs)
     card = failure_card_of(known)
     assert card is not None
-    text = "\n".join(lines_of(card)) + "\n" + render(known, diagnosis.causes(known), card)
+    text = "\n".join(card_lines(card)) + "\n" + render(known, diagnosis.causes(known), card)
     assert text.count("loss is nan") == 1
     assert text.count("assertion.py:8") == 1
     assert "restartPolicy is Never: it is not restarted" in text

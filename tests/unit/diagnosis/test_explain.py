@@ -20,7 +20,7 @@ from tests.unit.client.objects import (
     unplaced,
 )
 from trainyard import diagnosis
-from trainyard.cli.explain import render
+from trainyard.cli.commands.explain import render
 from trainyard.diagnosis import exit_meanings
 
 _DEVICES = (

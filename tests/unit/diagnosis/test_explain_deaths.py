@@ -18,7 +18,7 @@ from tests.unit.client.objects import (
     task,
 )
 from trainyard import diagnosis
-from trainyard.cli.explain import render
+from trainyard.cli.commands.explain import render
 from trainyard.diagnosis import exit_meanings
 from trainyard.kinds.shared.reasons import without_torchrun_report
 

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.client.objects import situation
 from tests.unit.lifecycle.world import START, World, elastic, generic, pytorch
 from trainyard import diagnosis
-from trainyard.cli.explain import render
+from trainyard.cli.commands.explain import render
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle.completion.invalid_object import InvalidObject, plan_invalid

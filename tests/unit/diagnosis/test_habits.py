@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.diagnosis.test_card import failed
 from trainyard import diagnosis
-from trainyard.cli.card import lines_of
-from trainyard.cli.explain import render
+from trainyard.cli.commands.explain import render
+from trainyard.cli.failure_card_text import card_lines
 from trainyard.client.tails import Tail
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 
@@ -510,6 +510,6 @@ def test_explain_does_not_show_again_the_line_that_it_has_read() -> None:
         known = failed("worker-0", {"worker-0": 2}, {"worker-0": tail})
         card = failure_card_of(known)
         assert card is not None
-        text = "\n".join(lines_of(card)) + "\n" + render(known, diagnosis.causes(known), card)
+        text = "\n".join(card_lines(card)) + "\n" + render(known, diagnosis.causes(known), card)
         assert text.count(said) == 1
         assert "| loading" in text

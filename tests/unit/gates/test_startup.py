@@ -98,7 +98,7 @@ _OF_JOBS = [
 def test_a_command_on_jobs_imports_neither_their_models_nor_what_judges_them(command: str) -> None:
     """They take half of the time until such a command is ready."""
     code = f"""\
-import sys, trainyard.cli.{command}
+import sys, trainyard.cli.commands.{command}
 later = ("pydantic", "trainyard.diagnosis", "trainyard.manifest.reader", "trainyard.api.capture")
 print(*(each for each in later if each in sys.modules))
 """
@@ -140,9 +140,8 @@ def test_a_cluster_is_ready_before_what_knows_jobs_is_imported() -> None:
         "trainyard.lifecycle",
         "trainyard.manifest",
     )
-    served = (
-        "trainyard.cli.up, trainyard.composition.embedded_cluster, trainyard.embedded.storage.store"
-    )
+    composed = "trainyard.composition.embedded_cluster"
+    served = f"trainyard.cli.commands.up, {composed}, trainyard.embedded.storage.store"
     code = f"import sys, {served}; print([m for m in {later} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120

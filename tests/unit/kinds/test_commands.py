@@ -10,10 +10,10 @@ import yaml
 from click.testing import CliRunner
 from tests.unit.kinds import manifests as m
 
-from trainyard.cli.convert import command as convert
-from trainyard.cli.crds import command as crds
-from trainyard.cli.render import command as render
-from trainyard.cli.validate import command as validate
+from trainyard.cli.commands.convert import command as convert
+from trainyard.cli.commands.crds import command as crds
+from trainyard.cli.commands.render import command as render
+from trainyard.cli.commands.validate import command as validate
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.schema.errors import TrainyardError
 

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.simulation.virtual_time import run
-from trainyard.kube.adaptive_concurrency import Concurrency
-from trainyard.kube.paced_transport import Limits, PacedTransport
+from trainyard.kube.adaptive_concurrency import AdaptiveConcurrency
+from trainyard.kube.paced_transport import PacedTransport, RequestLimits
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 
@@ -20,17 +20,17 @@ class Server:
     def __init__(self, seconds: Callable[[int], float]) -> None:
         self.seconds = seconds
         self.refuses_until = 0.0
-        self.under_way = 0
+        self.in_flight = 0
         self.slowest = 0.0
 
     async def request(self, request: Request, timeout_seconds: float) -> Response:
-        self.under_way += 1
+        self.in_flight += 1
         try:
-            taken = self.seconds(self.under_way)
+            taken = self.seconds(self.in_flight)
             self.slowest = max(self.slowest, taken)
             await asyncio.sleep(taken)
         finally:
-            self.under_way -= 1
+            self.in_flight -= 1
         if asyncio.get_running_loop().time() < self.refuses_until:
             return Response(429, {"retry-after": "1"}, b"")
         return Response(200, {}, b"")
@@ -46,11 +46,11 @@ class Server:
         pass
 
 
-def load(server: Server, seconds: float, then: Callable[[Concurrency], None]) -> None:
+def load(server: Server, seconds: float, then: Callable[[AdaptiveConcurrency], None]) -> None:
     """200 writers that never rest, for that long; and what the slots look like then."""
 
     async def main() -> None:
-        transport = PacedTransport(server, Limits(at_once=100))
+        transport = PacedTransport(server, RequestLimits(at_once=100))
 
         async def write() -> None:
             while True:
@@ -64,13 +64,13 @@ def load(server: Server, seconds: float, then: Callable[[Concurrency], None]) ->
             writer.cancel()
         await asyncio.wait(writers)
         await asyncio.sleep(0)
-        assert transport._slots.under_way == 0
+        assert transport._slots.in_flight == 0
 
     run(main())
 
 
 def test_a_server_that_bears_it_is_asked_for_as_much_as_is_allowed() -> None:
-    def then(slots: Concurrency) -> None:
+    def then(slots: AdaptiveConcurrency) -> None:
         assert slots.limit == 100
 
     load(Server(lambda number: 0.2), 20, then)
@@ -79,7 +79,7 @@ def test_a_server_that_bears_it_is_asked_for_as_much_as_is_allowed() -> None:
 def test_a_server_that_becomes_slow_by_the_load_is_asked_for_less() -> None:
     server = Server(lambda number: 0.05 if number <= 8 else 0.05 * (number - 7) ** 1.5)
 
-    def then(slots: Concurrency) -> None:
+    def then(slots: AdaptiveConcurrency) -> None:
         assert slots.limit < 20
         server.slowest = 0.0
 
@@ -97,7 +97,7 @@ def test_a_server_that_takes_long_for_each_is_not(before: float) -> None:
         began[:] = began or [now]
         return 0.3 if now < began[0] + before else 2.5
 
-    def then(slots: Concurrency) -> None:
+    def then(slots: AdaptiveConcurrency) -> None:
         assert slots.limit > 40
 
     load(Server(seconds), before + 200, then)
@@ -106,7 +106,7 @@ def test_a_server_that_takes_long_for_each_is_not(before: float) -> None:
 def test_a_server_that_says_429_is_asked_for_less_and_later_for_more_again() -> None:
     seen: list[float] = []
 
-    def then(slots: Concurrency) -> None:
+    def then(slots: AdaptiveConcurrency) -> None:
         seen.append(slots.limit)
 
     for seconds in (4.0, 30.0):
@@ -118,7 +118,7 @@ def test_a_server_that_says_429_is_asked_for_less_and_later_for_more_again() -> 
 
 def test_those_who_wait_get_their_turn_in_order_and_one_who_leaves_loses_nobodys() -> None:
     async def main() -> None:
-        slots, turns = Concurrency(1), []
+        slots, turns = AdaptiveConcurrency(1), []
 
         async def take(number: int) -> None:
             await slots.acquire()
@@ -135,22 +135,22 @@ def test_those_who_wait_get_their_turn_in_order_and_one_who_leaves_loses_nobodys
         tasks[1].cancel()  # its turn has come, and it does not know yet
         await asyncio.wait(tasks)
         assert turns == [3, 4]
-        assert slots.under_way == 0
+        assert slots.in_flight == 0
 
     run(main())
 
 
 def test_what_can_wait_waits_until_little_is_under_way() -> None:
     async def main() -> None:
-        slots, loop = Concurrency(32), asyncio.get_running_loop()
-        await slots.quiet(2.0)
+        slots, loop = AdaptiveConcurrency(32), asyncio.get_running_loop()
+        await slots.wait_until_quiet(2.0)
         assert loop.time() == 0
         for _ in range(10):
             await slots.acquire()
-        await slots.quiet(2.0)
+        await slots.wait_until_quiet(2.0)
         assert loop.time() == pytest.approx(2.0)
         loop.call_later(1.0, lambda: [slots.release() for _ in range(10)])
-        await slots.quiet(2.0)
+        await slots.wait_until_quiet(2.0)
         assert loop.time() == pytest.approx(3.0)
 
     run(main())

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.simulation.virtual_time import virtual_loop
-from trainyard.kube.paced_transport import Limits, PacedTransport
+from trainyard.kube.paced_transport import PacedTransport, RequestLimits
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 
@@ -61,7 +61,7 @@ def test_no_more_than_so_many_are_under_way_and_watches_do_not_count() -> None:
     server = Server()
 
     async def asked() -> list[bytes]:
-        transport = PacedTransport(server, Limits(at_once=3))
+        transport = PacedTransport(server, RequestLimits(at_once=3))
         async with (
             transport.stream(Request("GET", "/w1"), 30),
             transport.stream(Request("GET", "/w2"), 30),
@@ -78,7 +78,7 @@ def test_those_a_second_are_spread_after_the_first_of_them() -> None:
     server = Server()
 
     async def asked() -> None:
-        transport = PacedTransport(server, Limits(per_second=4))
+        transport = PacedTransport(server, RequestLimits(per_second=4))
         await _ask(transport, NAMES)
         await asyncio.sleep(60)
         await _ask(transport, NAMES[:5])

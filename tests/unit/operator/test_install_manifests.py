@@ -11,8 +11,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from trainyard.cli.crds import command as crds_command
-from trainyard.cli.manifests import command
+from trainyard.cli.commands.crds import command as crds_command
+from trainyard.cli.commands.manifests import command
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS

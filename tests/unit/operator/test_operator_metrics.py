@@ -58,7 +58,7 @@ class Yard:
         self.metrics = OperatorMetrics(
             lambda: self.controller, lambda: ["x"], self.clock, **options
         )
-        client = Client(wire).measured(self.metrics.requested)
+        client = Client(wire).with_metrics(self.metrics.requested)
         host = RuntimeContext(self.clock, random.Random(3), self.metrics)
         self.controller = Controller(client, OperatorSettings(), host)
 
@@ -211,7 +211,9 @@ def test_requests_are_told_as_a_role_has_them(
 async def test_a_request_without_an_answer_is_told_too(tmp_path: Path) -> None:
     told: list[int] = []
     unreachable = Client.unix(tmp_path / "nobody")
-    async with unreachable.measured(lambda request, status, seconds: told.append(status)) as client:
+    async with unreachable.with_metrics(
+        lambda request, status, seconds: told.append(status)
+    ) as client:
         with pytest.raises(Unreachable):
             await client.get(PODS, "name", "default")
         with pytest.raises(Unreachable):

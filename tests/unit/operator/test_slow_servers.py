@@ -16,7 +16,7 @@ from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.paced_transport import Limits, PacedTransport
+from trainyard.kube.paced_transport import PacedTransport, RequestLimits
 from trainyard.kube.transport import Request, Response, StreamResponse
 from trainyard.operator.config.operator_settings import LeaseSettings, OperatorSettings
 from trainyard.operator.leader_election import LeaderElection
@@ -100,7 +100,7 @@ class Land:
         """An operator of that name, whose clock is off by so much."""
         clock = WallClock(self.loop)
         clock.offset = clock_offset
-        paced = PacedTransport(self._transport(name), Limits())
+        paced = PacedTransport(self._transport(name), RequestLimits())
         jitter = random.Random(f"{name} jitter").random
         client = Client(paced, jitter=jitter, quiet=paced.quiet)
         controller = Controller(

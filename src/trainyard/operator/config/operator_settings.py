@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kube.paced_transport import Limits
+from trainyard.kube.paced_transport import RequestLimits
 from trainyard.kube.reflector import Timing
 from trainyard.schema.dataclass import dataclass
 
@@ -81,7 +81,7 @@ class ServiceSettings:
     operator: OperatorSettings = field(default_factory=OperatorSettings)
     lease: LeaseSettings | None = field(default_factory=LeaseSettings)
     """None: no leader election; this process is the only one."""
-    api: Limits = field(default_factory=Limits)
+    api: RequestLimits = field(default_factory=RequestLimits)
     channel: ChannelSettings = field(default_factory=ChannelSettings)
     host: str = "0.0.0.0"
     port: int = 8080

@@ -21,7 +21,7 @@ from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.scheduling.kueue_workload import FLAVORS, WORKLOADS
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
-from trainyard.kube.reflector import Reflector, all_synced
+from trainyard.kube.reflector import Reflector, wait_until_synced
 from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod
@@ -119,7 +119,7 @@ class Controller:
             reflectors = self._all_reflectors = self._reflectors()
             for reflector in reflectors:
                 group.create_task(reflector.run())
-            await all_synced(reflectors)
+            await wait_until_synced(reflectors)
             self.synced.set()
 
     async def work(self) -> None:
@@ -162,7 +162,7 @@ class Controller:
             self._client,
             timing=settings.reflector,
             rng=self._context.rng,
-            ended=self._context.instrumentation.watch_ended,
+            on_watch_end=self._context.instrumentation.watch_ended,
         )
         # Our kinds may not be installed, and we may lack the right to list nodes; pods are a must.
         reflectors = []

@@ -1,0 +1,1 @@
+"""The commands, one file each; `cli/main.py` has their table."""

@@ -1,0 +1,110 @@
+"""The sources of jobs for `run`: a manifest, or a script. Imports nothing heavy by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from trainyard.api.drafts import Draft
+from trainyard.api.ground import Ground
+from trainyard.cli.script_manifest import save
+from trainyard.cli.script_options import misplaced_note
+from trainyard.composition.cluster_shape import ClusterShape
+
+if TYPE_CHECKING:
+    from trainyard.api.following import Said
+    from trainyard.manifest.reader import ReadResult
+
+
+class Source(Protocol):
+    """Where the jobs of a run come from."""
+
+    def read(self, namespace: str | None) -> ReadResult:
+        """Read and check the jobs; raises TrainyardError."""
+
+    def introduction(self, isolation: str) -> list[str]:
+        """Return the first lines of a run: interpreter, devices, isolation, launcher."""
+
+    def provenance(self, note: Callable[[str], None]) -> Said:
+        """Return what is recorded with the submission; `note` gets remarks on the recording."""
+
+
+class FileSource:
+    """A manifest, or - for standard input."""
+
+    def __init__(
+        self,
+        file: str,
+        options: ClusterShape,
+        *,
+        on_cluster: bool,
+        python: str,
+        snapshots: bool = False,
+    ) -> None:
+        """`python` is the interpreter of the embedded cluster that is up, "" without one.
+
+        With `snapshots` the job runs a copy of the working folder.
+        """
+        self.file, self.options, self.on_cluster, self.python = file, options, on_cluster, python
+        self.snapshots = snapshots
+        self._interpreter: Ground | None = None
+        if not on_cluster and not options.images:  # whatever the manifest's image is
+            self._interpreter = Ground(options, "", cluster_python=python)
+
+    def read(self, namespace: str | None) -> ReadResult:
+        from trainyard.api.manifests import image_of
+        from trainyard.cli.manifest_input import read_jobs
+
+        result = read_jobs(self.file, namespace, is_local=not self.on_cluster)
+        if not self.on_cluster and self._interpreter is None:
+            image = image_of(result.jobs[0])
+            self._interpreter = Ground(self.options, image, cluster_python=self.python)
+        return result
+
+    def introduction(self, isolation: str) -> list[str]:
+        return [self._interpreter.line(isolation)] if self._interpreter else []
+
+    def provenance(self, note: Callable[[str], None]) -> Said:
+        return _provenance(self.options, self.python, note, snapshots=self.snapshots)
+
+
+class ScriptSource:
+    """A script, which becomes a job."""
+
+    def __init__(self, draft: Draft, *, python: str, snapshots: bool = False) -> None:
+        self.draft, self.python, self.snapshots = draft, python, snapshots
+
+    def read(self, namespace: str | None) -> ReadResult:
+        self.draft.require()
+        if remark := misplaced_note(self.draft):
+            click.echo(remark, err=True)
+        result = self.draft.read()
+        if self.draft.script.save:
+            save(self.draft, self.draft.script.save)
+        return result
+
+    def introduction(self, isolation: str) -> list[str]:
+        ground = self.draft.ground
+        lines = [ground.line(isolation)] if ground else []
+        return [*lines, self.draft.told(), *filter(None, [self.draft.lonely()])]
+
+    def provenance(self, note: Callable[[str], None]) -> Said:
+        return _provenance(self.draft.options, self.python, note, snapshots=self.snapshots)
+
+
+def _provenance(
+    options: ClusterShape, python: str, note: Callable[[str], None], *, snapshots: bool
+) -> Said:
+    from trainyard.api.following import Said
+
+    return Said(
+        how="run",
+        options=asdict(options),
+        images=options.images,
+        cluster_python=python,
+        snapshots=snapshots,
+        tell=note,
+    )

@@ -1,0 +1,35 @@
+"""Writes the manifest of a script to a file, with comments on where it comes from."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from trainyard.api.drafts import Draft
+from trainyard.api.script_files import ScriptMistake
+from trainyard.composition.cluster_shape import ClusterShape
+
+
+def save(draft: Draft, file: str) -> None:
+    """Write the manifest of a draft; raises ScriptMistake if the file has other contents."""
+    path = Path(file)
+    text = draft.text(folder=str(path.absolute().parent), heading=heading(draft.options, file))
+    try:
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise ScriptMistake(
+                f"{file} exists and says something else: remove it, or name another"
+            )
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ScriptMistake(f"cannot write {file}: {(error.strerror or '').lower()}") from error
+
+
+def heading(options: ClusterShape, file: str) -> list[str]:
+    """Return the comments of a manifest: the command that made it, and how to run it."""
+    words = [word.replace("\n", " ") for word in sys.argv[1:]]
+    again = ["trainyard", "run", "-f", file or "FILE"]
+    again += [f"--volume={claim}={folder}" for claim, folder in options.volumes.items()]
+    again += [f"--resource={name}={amount}" for name, amount in options.resources.items()]
+    again += [f"--image={pattern}={folder}" for pattern, folder in options.images]
+    return [f"Made by: trainyard {shlex.join(words)}", f"Run it:  {shlex.join(again)}"]
