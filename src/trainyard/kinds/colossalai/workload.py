@@ -19,7 +19,7 @@ from trainyard.kinds.colossalai.spec import (
 )
 from trainyard.kinds.shared import child_names
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.launch.ssh_launch import SshPod, SshWorkloadFactory
+from trainyard.kinds.shared.launch.ssh_workload import SshPod, SshWorkloadFactory
 from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules
 from trainyard.kinds.shared.run_policy import HOSTFILE_PATH, WORKER, ResumeSpec
 from trainyard.kinds.shared.workload import (

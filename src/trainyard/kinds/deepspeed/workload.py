@@ -19,7 +19,7 @@ from trainyard.kinds.deepspeed.spec import (
 )
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.launch.ssh_launch import SshPod, SshWorkloadFactory
+from trainyard.kinds.shared.launch.ssh_workload import SshPod, SshWorkloadFactory
 from trainyard.kinds.shared.pods.pod_template_rules import gpu_count
 from trainyard.kinds.shared.run_policy import (
     HOSTFILE_PATH,

@@ -9,6 +9,8 @@ from trainyard.kinds.pytorch import KIND, options
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
 from trainyard.kinds.shared import job_rules, process_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
+from trainyard.kinds.shared.in_place.in_place_rules import check_in_place
+from trainyard.kinds.shared.node_check.node_check_rules import check_node_check
 from trainyard.kinds.shared.pods import pod_template_rules
 from trainyard.kinds.shared.workload import RestartPolicy, SuccessPolicy
 from trainyard.kinds.tensorboard import rules
@@ -22,6 +24,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
     """Every problem that the schema does not show."""
     spec = job.spec
     types = [replica.type for replica in spec.replica_specs]
+    is_elastic = spec.elastic.enabled
     total = sum(replica.replicas for replica in spec.replica_specs)
     bounds = spec.elastic.range(total)
     most = bounds.maximum if spec.elastic.enabled else 0
@@ -36,7 +39,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *_in_place(spec),
         *_preload(spec),
-        *_node_check(spec),
+        *check_node_check(spec.run_policy.node_check, is_elastic, _without_command(spec)),
         *check_failure_policy(
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),
@@ -71,46 +74,24 @@ def _plain(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
 
 
 def _in_place(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
-    """What can only be restarted by new pods (decision 283)."""
-    path: Path = ("spec", "runPolicy", "restartMode")
     policy, config = spec.run_policy, spec.torchrun_config
-    if policy.restart_mode != "InPlace":
-        return
-    if spec.elastic.enabled:
-        yield error(path, "cannot be InPlace: replicas of an elastic job come and go")
-    scopes = [policy.restart_scope, *(each.restart_scope for each in spec.replica_specs)]
-    if "Replica" in scopes:
-        yield error(path, "cannot be InPlace: a replica that restarts alone gets a new pod")
-    elif config.enabled and config.max_restarts and policy.restart_scope is None:
-        why = "with maxRestarts the agents that live on take new pods in"
-        yield error(path, f"cannot be InPlace: {why}; set runPolicy.restartScope to Job")
-    yield from _needs_command(
-        spec, "is required with restartMode InPlace: an image's own cannot be started again"
-    )
+    if policy.restart_mode == "InPlace":
+        yield from check_in_place(
+            [policy.restart_scope, *(each.restart_scope for each in spec.replica_specs)],
+            is_elastic=spec.elastic.enabled,
+            agents_stay=config.enabled
+            and bool(config.max_restarts)
+            and policy.restart_scope is None,
+            without_command=_without_command(spec),
+        )
 
 
-def _node_check(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
-    """Where nodes cannot be checked before the start (decision 295)."""
-    path: Path = ("spec", "runPolicy", "nodeCheck")
-    policy = spec.run_policy.node_check
-    if not policy.enabled:
-        yield from job_rules.check_unused(policy, path)
-        return
-    if spec.elastic.enabled:
-        why = "replicas of an elastic job come and go"
-        yield error((*path, "enabled"), f"cannot be true: {why}")
-    yield from _needs_command(
-        spec, "is required with nodeCheck: an image's own cannot be started after the check"
-    )
-
-
-def _needs_command(spec: PyTorchTrainingJobSpec, message: str) -> Iterator[Problem]:
-    """Containers that a program of ours is to start, and whose command is the image's."""
+def _without_command(spec: PyTorchTrainingJobSpec) -> Iterator[Path]:
+    """Training containers that run their image's own command."""
     for index, replica in enumerate(spec.replica_specs):
         found = pod_template_rules.trainer(replica.template, KIND, replica.type)
         if found and not spec.torchrun_config.enabled and not found[1].get("command"):
-            here: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
-            yield error((*here, "command"), message)
+            yield ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
 
 
 def _preload(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:

@@ -7,7 +7,7 @@ replicas get MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; torchrun is told by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.hang import observer_injection
 from trainyard.kinds.shared.in_place import in_place_injection
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.node_check import node_check_injection, node_check_spec
-from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules
+from trainyard.kinds.shared.node_check import node_check_injection
+from trainyard.kinds.shared.pods import command_wrapper, pod_assembly, pod_template_rules
 from trainyard.kinds.shared.pods.pod_contract import OBSERVE
 from trainyard.kinds.shared.pods.pod_template_rules import gpu_count
 from trainyard.kinds.shared.workload import (
@@ -126,14 +126,12 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             success_policy=policy,
             restart_after_success=policy is not SuccessPolicy.ALL_REPLICAS,
             in_place=self.in_place,
-            checks_nodes=self.checks_nodes,
-            warnings=(*found.warnings, *self._warnings()),
+            checks_nodes=node_check_injection.checks_nodes(spec, self.settings),
+            warnings=(
+                *found.warnings,
+                *node_check_injection.node_check_warnings(spec, self.settings),
+            ),
         )
-
-    def _warnings(self) -> Iterator[str]:
-        is_deaf = not self.settings.channel_address and not self.spec.run_mode.debug.enabled
-        if is_deaf and node_check_spec.is_node_check_enabled(self.spec):
-            yield node_check_injection.NO_CHANNEL
 
     def _tensorboard(self, name: str) -> Manifest:
         """It outlives the end of the job, and goes with the job (decision 38)."""
@@ -156,37 +154,23 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
     @property
     def in_place(self) -> int | None:
         """See `Workload.in_place`."""
-        is_possible = self.settings.channel_address and not self.spec.run_mode.debug.enabled
-        if not (is_possible and in_place_injection.is_in_place(self.spec)):
-            return None
-        return in_place_injection.longest_grace_seconds(
-            spec.template for spec in self.specs.values()
-        )
-
-    @property
-    def checks_nodes(self) -> bool:
-        """See `Workload.checks_nodes`."""
-        is_possible = self.settings.channel_address and not self.spec.run_mode.debug.enabled
-        return bool(is_possible) and node_check_spec.is_node_check_enabled(self.spec)
+        templates = (spec.template for spec in self.specs.values())
+        return in_place_injection.in_place_grace_seconds(self.spec, self.settings, templates)
 
     def launch(self, pod: Manifest, key: ReplicaKey, start: ReplicaStart) -> None:
+        container = self.container(key.type)
         self._launch(pod, key, start)
-        self._tell_of_events(pod, self.container(key.type))
+        self._put_event_folders(pod, container)
+        mine = self.identity, self.settings, self.total
+        target = command_wrapper.Target(pod, container, self.host(key), *mine)
         if self.in_place is not None:
             is_plain = not self.spec.torchrun_config.enabled
-            modules = self.spec.run_policy.preload if is_plain else ()
-            mine = self.identity, self.settings
-            in_place_injection.inject_supervisor(
-                pod, self.container(key.type), *mine, self.total, modules
-            )
-        if self.checks_nodes and not start.joins:
-            where, policy = self.host(key), self.spec.run_policy.node_check
-            mine = self.identity, self.settings
-            node_check_injection.inject_node_check(
-                pod, self.container(key.type), where, *mine, policy, self.total
-            )
+            preload = self.spec.run_policy.preload if is_plain else ()
+            in_place_injection.inject_supervisor(target, preload)
+        if not start.joins:
+            node_check_injection.inject_node_check(target, self.spec)
 
-    def _tell_of_events(self, pod: Manifest, container: str) -> None:
+    def _put_event_folders(self, pod: Manifest, container: str) -> None:
         """Let the observer know where the training writes what its TensorBoard shows."""
         variables = pod_template_rules.container_of(pod, container).get("env") or ()
         is_observed = any(each["name"] == OBSERVE for each in variables)

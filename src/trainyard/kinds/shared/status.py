@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
+from trainyard.kinds.shared.goodput.goodput_model import GOODPUT, Goodput
+from trainyard.kinds.shared.node_check.node_check_model import NODE_CHECK_STATUS, NodeCheckStatus
 from trainyard.schema.model import Items, OpenModel, Time
 
 
@@ -204,108 +206,6 @@ class Straggler(OpenModel):
     since: Time | None = Field(default=None, description="When it was named.")
 
 
-Seconds = Annotated[float, Field(ge=0)]
-
-
-class Spent(OpenModel):
-    """Seconds by what they were spent on; what is absent took none."""
-
-    queued: Seconds | None = Field(
-        default=None, description="Seconds in which a queue or the scheduler had no place for it."
-    )
-    starting: Seconds | None = Field(
-        default=None, description="Seconds until all replicas ran, at first and after a pause."
-    )
-    training: Seconds | None = Field(
-        default=None,
-        description="Seconds in which all replicas ran, less those that were lost or in which they "
-        "saved; where steps are told, from the first one on.",
-    )
-    saving: Seconds | None = Field(
-        default=None,
-        description="Seconds in which checkpoints were written that were not lost; absent where no "
-        "replica tells it.",
-    )
-    lost: Seconds | None = Field(
-        default=None,
-        description="Seconds of training whose steps a restart has thrown away; absent where no "
-        "replica tells its steps.",
-    )
-    hung: Seconds | None = Field(default=None, description="Seconds in which it hung.")
-    restarting: Seconds | None = Field(
-        default=None, description="Seconds from a failure until all replicas ran again."
-    )
-    paused: Seconds | None = Field(default=None, description="Seconds in which it was paused.")
-
-
-class AttemptGoodput(Spent):
-    """What one attempt spent its time on."""
-
-    number: int = Field(default=0, description="Its number in `attempts`.")
-
-
-class Goodput(Spent):
-    """What the job has spent its time on since it was created; the sum is all of it."""
-
-    state: str | None = Field(
-        default=None,
-        description="On which of these time is spent since `asOf`; none after its end.",
-    )
-    as_of: Time | None = Field(default=None, description="Until when time is accounted for.")
-    attempts: Items[AttemptGoodput] = Field(
-        default=(), description="The same of the last ten attempts, oldest first."
-    )
-
-
-class BadNode(OpenModel):
-    """A node that did badly in the check before the start."""
-
-    replica: str = Field(default="", description="Name of the pod whose node it is.")
-    node: str = Field(default="", description="Name of the node.")
-    reason: str = Field(default="", description="What it did.")
-    avoided: bool = Field(
-        default=False,
-        description="Whether the replica gets another pod since the job's pods are kept off it.",
-    )
-
-
-class CheckMember(OpenModel):
-    """A replica that takes part in a check, and where the others find it."""
-
-    replica: str = Field(default="", description="Name of the pod.")
-    host: str = Field(default="", description="What its peers call it.")
-    port: int = Field(default=0, description="Where it listens.")
-
-
-class NodeCheckStatus(OpenModel):
-    """The check of the nodes before the last start of all replicas."""
-
-    attempt: int = Field(default=0, description="The attempt before which it was.")
-    state: str = Field(
-        default="",
-        description="Checking; Passed; BadNodes; or Incomplete, where not all could be tested, or "
-        "what failed cannot be laid to one node. Whatever it is, the commands start, if not on "
-        "nodes that are avoided.",
-    )
-    message: str = Field(default="", description="What came of it.")
-    time: Time | None = Field(default=None, description="When that was so.")
-    bad_nodes: Items[BadNode] = Field(
-        default=(), description="Nodes that did badly, eight at most."
-    )
-    members: Items[CheckMember] = Field(
-        default=(), description="While it goes on, the replicas that take part."
-    )
-    avoided: Items[str] = Field(
-        default=(),
-        description="Nodes that the job's pods are kept off since they did badly, eight at most.",
-    )
-    avoidance_ended: Time | None = Field(
-        default=None,
-        description="Since when no node is avoided any more, as pods found no other for two "
-        "minutes.",
-    )
-
-
 class JobStatus(OpenModel):
     """What the controller observed last."""
 
@@ -335,11 +235,7 @@ class JobStatus(OpenModel):
         description="Ranks that are late at most of their last collectives, the latest ones, eight "
         "at most; absent where there is none, or none is observed.",
     )
-    node_check: NodeCheckStatus | None = Field(
-        default=None,
-        description="The check of the nodes before the last start (PyTorchTrainingJob); absent "
-        "where `runPolicy.nodeCheck` asks for none.",
-    )
+    node_check: NodeCheckStatus | None = NODE_CHECK_STATUS
     start_time: Time | None = Field(
         default=None, description="When the job first left Pending, or was last resumed."
     )
@@ -348,9 +244,7 @@ class JobStatus(OpenModel):
         default=None, description="`metadata.generation` that this status is about."
     )
     attempts: Items[Attempt] = Field(default=(), description="The last ten attempts, oldest first.")
-    goodput: Goodput | None = Field(
-        default=None, description="What its wall time was spent on, from its creation on."
-    )
+    goodput: Goodput | None = GOODPUT
     replicas: int | None = Field(
         default=None, description="Replicas that exist, for `kubectl scale`."
     )

@@ -17,6 +17,7 @@ from trainyard.kinds.kind import Kind
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared import child_names, child_services, labels
 from trainyard.kinds.shared.hang import observer_injection
+from trainyard.kinds.shared.injected_programs import program_dependents
 from trainyard.kinds.shared.job import Job, spec_hash
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
@@ -167,8 +168,8 @@ class WorkloadFactory(ABC, Generic[Spec]):
             build_pod=self.build_pod,
             dependents=(
                 *((child_services.headless(identity),) if self.has_names else ()),
-                *observer_injection.injected_dependents(
-                    identity, self.settings, self.hang, self.spec
+                *program_dependents(
+                    identity, self.settings, self.spec, is_observed=self.hang is not None
                 ),
                 *self.beside(),
                 *(self.gang.dependents() if self.gang else ()),

@@ -14,9 +14,7 @@ from typing import Any
 
 from trainyard.kinds.shared import child_names
 from trainyard.kinds.shared.hang.hang_spec import Hang
-from trainyard.kinds.shared.in_place import in_place_injection
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.node_check import node_check_spec
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules, report_channel_env
 from trainyard.kinds.shared.pods.pod_contract import (
@@ -26,16 +24,8 @@ from trainyard.kinds.shared.pods.pod_contract import (
     PYTHONPATH,
     with_observer_first,
 )
-from trainyard.kinds.shared.workload import Dependent, HangAction, HangPolicy, Manifest
-from trainyard.payloads.shipping import (
-    HOOK,
-    IN_PLACE,
-    NODE_CHECK,
-    OBSERVER_ARCHIVE,
-    observer_archive,
-    observer_hook,
-    programs,
-)
+from trainyard.kinds.shared.workload import HangAction, HangPolicy, Manifest
+from trainyard.payloads.shipping import HOOK, OBSERVER_ARCHIVE
 
 VOLUME = "trainyard-observer"
 EVENTS = "TRAINYARD_EVENTS"
@@ -69,24 +59,6 @@ def hang_policy_of(
     action = HangAction(hang.action)
     return HangPolicy(
         hang.after_seconds, action, record, is_asked=is_asked, chains=chains, launched=launched
-    )
-
-
-def injected_dependents(
-    identity: OwnerIdentity, settings: Settings, policy: HangPolicy | None, spec: object
-) -> tuple[Dependent, ...]:
-    """The Secret of the channel, with the programs in it by which ranks are observed, pods
-    held and nodes checked."""
-    checks, holds = (
-        node_check_spec.is_node_check_enabled(spec),
-        in_place_injection.is_in_place(spec),
-    )
-    files = programs(NODE_CHECK if checks else IN_PLACE if holds else {})
-    if policy is None or settings.brings_observer:
-        return report_channel_env.channel_dependents(identity, settings, files, {})
-    files = {HOOK: observer_hook(), **files}
-    return report_channel_env.channel_dependents(
-        identity, settings, files, {OBSERVER_ARCHIVE: observer_archive()}
     )
 
 

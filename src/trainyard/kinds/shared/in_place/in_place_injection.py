@@ -1,7 +1,7 @@
-"""Restart in place: what stays in a pod when its command has failed (decision 283).
+"""How the supervisor of in-place restart comes into pods (decision 283).
 
-Without a channel to hear it by, or a Python in the image, the command runs as it would anyway, and
-every restart makes new pods.
+It stays in the pod when the command has failed, and starts it again. Without a report channel every
+restart makes new pods.
 """
 
 from __future__ import annotations
@@ -9,34 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainyard.kinds.shared import child_names
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.owner_identity import OwnerIdentity
-from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules, report_channel_env
-from trainyard.kinds.shared.pods.pod_contract import CHANNEL_PATH
-from trainyard.kinds.shared.workload import Manifest
+from trainyard.kinds.shared.pods.command_wrapper import Target, Wrapper, wrap_command
 from trainyard.payloads.shipping import IN_PLACE
 
-VOLUME = "trainyard-hold"
-PATH = "/t9k/hold"
+WRAPPER = Wrapper("trainyard-hold", "/t9k/hold", IN_PLACE, "TRAINYARD_HOLD")
 _GRACE_SECONDS = 30
-"""Kubernetes' own `terminationGracePeriodSeconds`."""
-_LEAST_SECONDS, _REPORTS = 0.25, 100.0
-"""How often an ended attempt asks; of a large job, so many times a second in all."""
-_READABLE = 0o444
-SCRIPT = f"""\
-for each in python3 python; do
-    [ -r {PATH}/hold.py ] && command -v "$each" >/dev/null 2>&1 && \\
-        "$each" -IS -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && \\
-        exec "$each" -IS {PATH}/hold.py "$@"
-done
-exec "$@"
-"""
+"""Kubernetes' own default of `terminationGracePeriodSeconds`."""
 
 
-def is_in_place(spec: Any) -> bool:
-    """Whether the run policy, if it knows of it, asks for restarts in place."""
+def programs_for(spec: object) -> Mapping[str, str]:
+    """What the job's Secret must hold: file names and modules of `payloads`."""
+    return IN_PLACE if is_in_place(spec) else {}
+
+
+def is_in_place(spec: object) -> bool:
+    """Whether the run policy, if it knows of it, asks for in-place restarts."""
     return getattr(getattr(spec, "run_policy", None), "restart_mode", "Recreate") == "InPlace"
+
+
+def in_place_grace_seconds(
+    spec: Any, settings: Settings, templates: Iterable[Mapping[str, Any]]
+) -> int | None:
+    """`Workload.in_place`: seconds that processes have to end; None: restarts make new pods."""
+    can_report = settings.channel_address and not spec.run_mode.debug.enabled
+    return longest_grace_seconds(templates) if can_report and is_in_place(spec) else None
 
 
 def longest_grace_seconds(templates: Iterable[Mapping[str, Any]]) -> int:
@@ -45,41 +42,15 @@ def longest_grace_seconds(templates: Iterable[Mapping[str, Any]]) -> int:
     return max((_GRACE_SECONDS if each is None else int(each) for each in given), default=0)
 
 
-def inject_supervisor(
-    pod: Manifest,
-    container: str,
-    identity: OwnerIdentity,
-    settings: Settings,
-    total: int,
-    modules: Sequence[str],
-) -> None:
-    """Have what stays start the command of one container of an assembled pod; `modules`: what a
-    Python beside it imports that waits for the next attempt."""
-    training = pod_template_rules.container_of(pod, container)
-    command = training.get("command")
-    mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
-    if not command or not pod_assembly.add_mount(pod, container, mount):
-        return
-    every = max(_LEAST_SECONDS, total / _REPORTS)
-    told = {
-        "attempt": pod_assembly.attempt_of(pod),
-        "grace": longest_grace_seconds([pod]),
-        "every": f"{every:g}",
-        **({"preload": "+".join(modules)} if modules else {}),
-        "files": CHANNEL_PATH,
-        "url": report_channel_env.report_url(pod, identity, settings),
+def inject_supervisor(target: Target, preload: Sequence[str]) -> None:
+    """Have the supervisor start a container's command.
+
+    `preload`: modules that a second Python imports while it waits for the next attempt.
+    """
+    options: dict[str, object] = {
+        "grace": longest_grace_seconds([target.pod]),
+        "every": target.poll_seconds,
     }
-    env = [
-        {"name": "TRAINYARD_HOLD", "value": ",".join(f"{k}={v}" for k, v in told.items())},
-        *pod_assembly.with_uid(training.get("env") or ()),
-    ]
-    line = ["/bin/sh", "-c", SCRIPT, "trainyard", *command]
-    pod_assembly.change_container(pod, container, command=line, env=env)
-    source = {
-        "secretName": child_names.channel_secret_name(identity.base),
-        "defaultMode": _READABLE,
-        "optional": True,
-        "items": [{"key": name, "path": name} for name in IN_PLACE],
-    }
-    volumes = pod["spec"].get("volumes") or ()
-    pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]
+    if preload:
+        options["preload"] = "+".join(preload)
+    wrap_command(target, WRAPPER, options)

@@ -1,6 +1,6 @@
 """Whether nodes are tested before a job starts: a field of run policies (decision 295)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -33,9 +33,3 @@ NODE_CHECK: NodeCheck = Field(
     examples=[{"enabled": True}],
 )
 """`node_check` of the `run_policy` of kinds that can."""
-
-
-def is_node_check_enabled(spec: Any) -> bool:
-    """Whether the run policy, if it knows of it, asks for the check."""
-    policy = getattr(getattr(spec, "run_policy", None), "node_check", None)
-    return policy is not None and bool(policy.enabled)
