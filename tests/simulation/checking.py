@@ -131,7 +131,7 @@ class Checkers:
         owner = meta["ownerReferences"][0]
         job = JOB_KINDS[owner["kind"]].plural, meta["namespace"], owner["name"]
         subject = router.find_job(*job, meta["name"]) if router.is_working else None
-        if subject is None or subject.ended or not subject.has_pod:
+        if subject is None or subject.is_finished or not subject.owns_pod:
             return {}
         if self._rng.random() < self._trouble:
             junk = self._rng.choice(({"stage": "over"}, {**trial.told, "pairs": [{}] * 3}))

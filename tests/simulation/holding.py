@@ -153,7 +153,7 @@ class Holders:
         subject = router.find_job(*job, meta["name"])
         if subject is None:
             return
-        if subject.ended or not subject.has_pod:
+        if subject.is_finished or not subject.owns_pod:
             held.is_over = True
             return
         report = {

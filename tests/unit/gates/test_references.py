@@ -38,8 +38,8 @@ def cited(text: str) -> set[int]:
 
 
 def test_every_decision_that_is_cited_has_an_entry() -> None:
-    texts = [page.read_text(encoding="utf-8") for page in DESIGN]
-    numbers = [int(number) for text in texts for number in _ENTRY.findall(text)]
+    pages = [page.read_text(encoding="utf-8") for page in DESIGN]
+    numbers = [int(number) for text in pages for number in _ENTRY.findall(text)]
     assert len(numbers) == len(set(numbers)) > 200
     texts = {path: path.read_text(encoding="utf-8") for path in [*CODE, *PAGES]}
     unknown = {
