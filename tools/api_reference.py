@@ -17,15 +17,15 @@ from tools.api_examples import EXAMPLES
 
 import trainyard
 from trainyard.api import errors
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.blocking import Blocking
-from trainyard.api.client import Client
-from trainyard.api.measuring import Usage
-from trainyard.api.situations import Explanation
-from trainyard.client.comparing import Change, Comparison, Pair
-from trainyard.client.job import Job
-from trainyard.client.origin import Past, Result
-from trainyard.client.usage import NodeUsage, Used
+from trainyard.api.diagnosis_inputs import Explanation
+from trainyard.api.replica_usage import Usage
+from trainyard.api.sync_client import Client
+from trainyard.client.job_comparison import Change, Comparison, Pair
+from trainyard.client.job_view import Job
+from trainyard.client.metrics_client import NodeUsage, Used
+from trainyard.client.provenance_lookup import Past, Result
 
 PAGE = Path(__file__).parent.parent / "docs/reference/python.md"
 FUNCTIONS = ("run", "propose", "validate", "render", "convert", "history", "command")

@@ -1,5 +1,5 @@
-"""Write or verify ``src/trainyard/api/client.py``: the asynchronous client's methods, to be called
-without `await`.
+"""Write or verify ``src/trainyard/api/sync_client.py``: the asynchronous client's methods, to be
+called without `await`.
 
 Usage: ``python -m tools.sync_client [--check]``.
 """
@@ -15,10 +15,10 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "src/trainyard/api"
 _CLASSES = {
-    "changing.py": "Changing",
-    "asking.py": "Asking",
-    "measuring.py": "Measuring",
-    "repeating.py": "Repeating",
+    "job_changes.py": "Changing",
+    "job_queries.py": "Asking",
+    "replica_usage.py": "Measuring",
+    "recorded_jobs.py": "Repeating",
     "queues.py": "Queues",
 }
 _OF_COMMANDS = (
@@ -38,19 +38,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from trainyard.api.asking import Executed, LogLine
 from trainyard.api.blocking import Blocking
 from trainyard.api.connection import JobName, Jobs
-from trainyard.api.manifests import Manifest
-from trainyard.api.measuring import Usages
+from trainyard.api.diagnosis_inputs import Explanation
+from trainyard.api.job_manifests import Manifest
+from trainyard.api.job_queries import Executed, LogLine
 from trainyard.api.queues import Objects
-from trainyard.api.repeating import Recorded
-from trainyard.api.situations import Explanation
-from trainyard.client.comparing import Comparison
-from trainyard.client.job import Job
-from trainyard.client.objects import Object
-from trainyard.client.origin import Past
-from trainyard.client.usage import NodeUsage
+from trainyard.api.recorded_jobs import Recorded
+from trainyard.api.replica_usage import Usages
+from trainyard.client.job_comparison import Comparison
+from trainyard.client.job_view import Job
+from trainyard.client.metrics_client import NodeUsage
+from trainyard.client.object_views import Object
+from trainyard.client.provenance_lookup import Past
 
 
 class Client(Blocking):
@@ -90,7 +90,7 @@ def generated() -> str:
             "ruff",
             "format",
             "--stdin-filename",
-            str(FOLDER / "client.py"),
+            str(FOLDER / "sync_client.py"),
             "-",
         ],
         input=text,
@@ -120,7 +120,7 @@ def _method(node: ast.AsyncFunctionDef) -> str:
 
 def main() -> int:
     """Write it, or with ``--check`` say whether it is stale."""
-    path, text = FOLDER / "client.py", generated()
+    path, text = FOLDER / "sync_client.py", generated()
     if path.exists() and path.read_text() == text:
         return 0
     if "--check" in sys.argv[1:]:

@@ -25,7 +25,7 @@ from bench.chaos.bare import Bare
 from bench.chaos.jobs import PACE, RANKS, RETRIES, TRAIN, Trained, jobs
 from bench.chaos.page import PAGE, Row, keep, table
 from bench.commands import TRAINYARD
-from trainyard.api.chaos.schedule import Fault, planned
+from trainyard.api.chaos.chaos_schedule import Fault, planned
 
 _TORCHX = PAGE.parent.parent / ".cache" / "torchx" / "bin" / "torchx"
 _TORCHRUN = Path(sys.executable).with_name("torchrun")

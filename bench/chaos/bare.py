@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainyard.api.chaos.schedule import Fault, Planned
+from trainyard.api.chaos.chaos_schedule import Fault, Planned
 from trainyard.embedded.chaos_faults.target_processes import process_environment, send_signal
 from trainyard.payloads.processes import Process, all_processes, children_of, descendants
 from trainyard.schema.dataclass import dataclass

@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING, Any
 from trainyard.version import VERSION
 
 if TYPE_CHECKING:
-    from trainyard.api.aio import AsyncClient as AsyncClient
-    from trainyard.api.asking import Executed as Executed
-    from trainyard.api.asking import LogLine as LogLine
-    from trainyard.api.client import Client as Client
+    from trainyard.api.async_client import AsyncClient as AsyncClient
     from trainyard.api.clusters import ClusterOptions as ClusterOptions
     from trainyard.api.errors import CaptureError as CaptureError
     from trainyard.api.errors import JobFailed as JobFailed
     from trainyard.api.errors import RemoteTraceback as RemoteTraceback
     from trainyard.api.errors import WaitTimeout as WaitTimeout
+    from trainyard.api.job_queries import Executed as Executed
+    from trainyard.api.job_queries import LogLine as LogLine
     from trainyard.api.machine import command as command
-    from trainyard.api.measuring import Usage as Usage
     from trainyard.api.offline import convert as convert
     from trainyard.api.offline import render as render
     from trainyard.api.offline import validate as validate
+    from trainyard.api.one_call_run import run as run
     from trainyard.api.options import RunOptions as RunOptions
     from trainyard.api.options import ScriptOptions as ScriptOptions
-    from trainyard.api.repeating import history as history
-    from trainyard.api.scripts import propose as propose
-    from trainyard.api.top import run as run
-    from trainyard.client.comparing import Comparison as Comparison
-    from trainyard.client.job import Job as Job
-    from trainyard.client.jobs import JobNotFound as JobNotFound
-    from trainyard.client.origin import Past as Past
-    from trainyard.client.target import CommandError as CommandError
+    from trainyard.api.recorded_jobs import history as history
+    from trainyard.api.replica_usage import Usage as Usage
+    from trainyard.api.script_jobs import propose as propose
+    from trainyard.api.sync_client import Client as Client
+    from trainyard.client.cluster_target import CommandError as CommandError
+    from trainyard.client.job_comparison import Comparison as Comparison
+    from trainyard.client.job_lookup import JobNotFound as JobNotFound
+    from trainyard.client.job_view import Job as Job
+    from trainyard.client.provenance_lookup import Past as Past
     from trainyard.kinds.models import *  # noqa: F403
     from trainyard.kube.errors import KubeError as KubeError
     from trainyard.payloads.training_report import report as report
@@ -46,32 +46,32 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 _FOUND_IN = {
-    "AsyncClient": "api.aio",
+    "AsyncClient": "api.async_client",
     "CaptureError": "api.errors",
-    "Client": "api.client",
+    "Client": "api.sync_client",
     "ClusterOptions": "api.clusters",
-    "CommandError": "client.target",
-    "Comparison": "client.comparing",
-    "Executed": "api.asking",
+    "CommandError": "client.cluster_target",
+    "Comparison": "client.job_comparison",
+    "Executed": "api.job_queries",
     "InvalidManifest": "schema.errors",
-    "Job": "client.job",
+    "Job": "client.job_view",
     "JobFailed": "api.errors",
-    "JobNotFound": "client.jobs",
+    "JobNotFound": "client.job_lookup",
     "KubeError": "kube.errors",
-    "LogLine": "api.asking",
-    "Past": "client.origin",
+    "LogLine": "api.job_queries",
+    "Past": "client.provenance_lookup",
     "RemoteTraceback": "api.errors",
     "RunOptions": "api.options",
     "ScriptOptions": "api.options",
-    "Usage": "api.measuring",
+    "Usage": "api.replica_usage",
     "WaitTimeout": "api.errors",
     "command": "api.machine",
     "convert": "api.offline",
-    "history": "api.repeating",
-    "propose": "api.scripts",
+    "history": "api.recorded_jobs",
+    "propose": "api.script_jobs",
     "render": "api.offline",
     "report": "payloads.training_report",
-    "run": "api.top",
+    "run": "api.one_call_run",
     "validate": "api.offline",
 }
 """Every name and the module that has it, but for the error tree's root and the models."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, Object, until
-from trainyard.api.chaos.report import Result
+from trainyard.api.chaos.chaos_report import ChaosResult
 
 TICK = 0.05
 DONE = hashlib.sha256(b"done").hexdigest()
@@ -91,7 +91,7 @@ class Chaos(CommandLine):
 
     def write_baseline(self) -> None:
         """As a report has it."""
-        told = Result("Succeeded", 1.0, files={"data:result": DONE})
+        told = ChaosResult("Succeeded", 1.0, files={"data:result": DONE})
         (self.folder / "before.json").write_text(json.dumps({"baseline": asdict(told)}))
 
     def whole(self, *more: str) -> str:

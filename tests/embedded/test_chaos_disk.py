@@ -19,7 +19,7 @@ import pytest
 from tests.embedded import as_user
 from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, Object, job, until
 from tests.tools import missing
-from trainyard.api.chaos.report import Result
+from trainyard.api.chaos.chaos_report import ChaosResult
 
 ROOT = Path(__file__).parents[2]
 DONE = hashlib.sha256(b"done here").hexdigest()
@@ -69,7 +69,7 @@ class Chaos(CommandLine):
         for name in ("tmp", "marks", "data"):
             (folder / name).mkdir()
         (folder / "data" / "given").write_text("here")
-        told = Result("Succeeded", 1.0, files={"data:result": DONE})
+        told = ChaosResult("Succeeded", 1.0, files={"data:result": DONE})
         self.baseline = folder / "before.json"
         self.baseline.write_text(json.dumps({"baseline": asdict(told)}))
         self.environment["TMPDIR"] = str(folder / "tmp")

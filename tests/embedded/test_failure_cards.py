@@ -15,7 +15,7 @@ from tests.embedded.failures import FAILURES, LAUNCHERS, Failure
 from tests.embedded.terminal import rows, started_on_terminal
 from tests.tools import require
 from trainyard.kinds.shared.script import Mount, Script
-from trainyard.manifest import scripts
+from trainyard.manifest import script_objects
 
 IS_ALL = os.environ.get("TRAINYARD_SOAK") == "1"
 TERMINALS = ((120, 40), (60, 24)) if IS_ALL else ((60, 24),)
@@ -120,12 +120,12 @@ def manifest(failure: Failure, launcher: str, name: str) -> str:
         launcher = "none"  # the others start Python only
     if claim := options.pop("claim", ""):
         options["mounts"] = [Mount({"persistentVolumeClaim": {"claimName": "data"}}, claim)]
-    text = scripts.text(
+    text = script_objects.text(
         Script(
             name=name,
             launcher=launcher,
             replicas=2,
-            image=scripts.launchers()[launcher].image,
+            image=script_objects.launchers()[launcher].image,
             **options,
         )
     )

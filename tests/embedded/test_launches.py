@@ -12,9 +12,9 @@ import pytest
 from tests.embedded.deepspeed_job import KIND, SHOW, spec, worker
 from tests.embedded.launching import Jobs, Object, require_programs, running_jobs, sshd_processes
 from trainyard import diagnosis
-from trainyard.api.situations import situation_of
+from trainyard.api.diagnosis_inputs import situation_of
 from trainyard.cli.commands.explain import render
-from trainyard.client.job import Job
+from trainyard.client.job_view import Job
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.resources import CONFIG_MAPS
 

@@ -17,7 +17,7 @@ import pytest
 
 from tests.embedded.command_line import CommandLine, job, until
 from tests.tools import soak
-from trainyard.client.logs import LONGEST_LINE
+from trainyard.client.log_streams import LONGEST_LINE
 
 MIB = 1 << 20
 LINES, LINE_BYTES = 1_500_000, 80

@@ -12,8 +12,8 @@ from typing import Self
 import pytest
 
 from tests.embedded.command_line import CommandLine, job, shell, until
-from trainyard.client.follower import Follower
-from trainyard.client.job import Job
+from trainyard.client.job_follower import Follower
+from trainyard.client.job_view import Job
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 

@@ -448,6 +448,7 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
 
 RARE = {
     "start in place at once": 400,
+    "call work a hang": 400,
     "keep a paused job in its queue": 1650,
     "take a silent watch at its word": 6814,
 }
@@ -480,13 +481,13 @@ def test_the_command_makes_a_failing_run_small_and_replays_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed, violation = found(monkeypatch, count_an_eviction)
-    trace, again = tmp_path / "reconcile_log.jsonl", tmp_path / "again.jsonl"
+    trace, again = tmp_path / "diary.jsonl", tmp_path / "again.jsonl"
     assert main(["--seed", str(seed), "--shrink", "--trace", str(trace)]) == 1
     told = capsys.readouterr().out
     assert told.startswith(violation)
     assert "evict" in told
     command = told.split("replay: python -m tests.simulation ")[1].split()
-    assert command[-2:] == ["--trace", "reconcile_log.jsonl"]
+    assert command[-2:] == ["--trace", "diary.jsonl"]
     assert main([*command[:-1], str(again)]) == 1
     assert again.read_bytes() == trace.read_bytes()
     monkeypatch.undo()

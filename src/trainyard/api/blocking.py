@@ -16,13 +16,13 @@ from collections.abc import (
 )
 from typing import Any, Self, TypeVar, Unpack, overload
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.clusters import Choice, ClusterOptions
 from trainyard.api.connection import Jobs
-from trainyard.api.manifests import Manifest
+from trainyard.api.event_loop_thread import Portal, Relay
+from trainyard.api.job_manifests import Manifest
 from trainyard.api.options import RunOptions, ScriptOptions
-from trainyard.api.portal import Portal, Relay
-from trainyard.client.follower import Screen
+from trainyard.client.job_follower import Screen
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from trainyard.client.target import CommandError, Target, Where
+from trainyard.client.cluster_target import ClusterTarget, CommandError, Where
 from trainyard.composition.cluster_shape import ClusterShape, Network
 from trainyard.kube.client import Client
 from trainyard.machine.state_folder import find_cluster
@@ -122,7 +122,7 @@ def _python() -> str:
 
 async def connect(
     where: Where, choice: Choice, options: ClusterOptions
-) -> tuple[Target, Private | None]:
+) -> tuple[ClusterTarget, Private | None]:
     """The API server that is meant, and the cluster that was started for it alone."""
     if not would_start(where, choice):
         return await where.connect(), None
@@ -135,11 +135,11 @@ async def connect(
 
 def target_at(
     socket: str, folder: Path, namespace: str | None, *, is_guest: bool = False
-) -> Target:
+) -> ClusterTarget:
     """The embedded cluster that answers at a socket; `folder` holds its state."""
     client = Client.unix(socket)
     named = namespace or client.namespace
-    return Target(client, named, "the embedded cluster", socket, folder, is_guest)
+    return ClusterTarget(client, named, "the embedded cluster", socket, folder, is_guest)
 
 
 def would_start(where: Where, choice: Choice) -> bool:

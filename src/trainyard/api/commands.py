@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.clusters import Choice
-from trainyard.client.jobs import together as together
-from trainyard.client.target import Where as Where
-from trainyard.client.target import first_of
+from trainyard.client.cluster_target import Where as Where
+from trainyard.client.cluster_target import first_of
+from trainyard.client.job_lookup import together as together
 
 T = TypeVar("T")
 

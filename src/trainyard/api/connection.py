@@ -12,10 +12,10 @@ from typing import Self, get_args
 
 from trainyard.api.clusters import Choice, ClusterOptions, Private, connect, would_start
 from trainyard.api.options import check
-from trainyard.client.changes import Named
-from trainyard.client.job import Job
-from trainyard.client.jobs import find
-from trainyard.client.target import Target, Where
+from trainyard.client.cluster_target import ClusterTarget, Where
+from trainyard.client.job_actions import Named
+from trainyard.client.job_lookup import find
+from trainyard.client.job_view import Job
 
 Jobs = list[Job]
 """Since clients have a method `list`."""
@@ -43,7 +43,7 @@ class Connection:
         self._choice = cluster
         self._options: ClusterOptions = options or {}
         self._python: str | None = sys.executable
-        self._target: Target | None = None
+        self._target: ClusterTarget | None = None
         self._own: Private | None = None
         self._lock = asyncio.Lock()
 
@@ -84,14 +84,14 @@ class Connection:
             await target.client.aclose()
         return own
 
-    async def target(self) -> Target:
+    async def target(self) -> ClusterTarget:
         """The API server, connected; raises Error where there is none."""
         async with self._lock:
             if self._target is None:
                 self._target, self._own = await connect(self._where, self._choice, self._options)
             return self._target
 
-    async def present(self) -> Target | None:
+    async def present(self) -> ClusterTarget | None:
         """The same, where one is there already: none is started (decision 161)."""
         if self._target is None and would_start(self._where, self._choice):
             return None

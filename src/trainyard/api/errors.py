@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainyard.client.job import Job
-from trainyard.client.jobs import JobNotFound as JobNotFound
-from trainyard.client.target import CommandError as CommandError
+from trainyard.client.cluster_target import CommandError as CommandError
+from trainyard.client.job_lookup import JobNotFound as JobNotFound
+from trainyard.client.job_view import Job
 from trainyard.kube.errors import KubeError as KubeError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
 
 
 def command(*words: str | os.PathLike[str]) -> str:

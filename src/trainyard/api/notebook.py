@@ -7,10 +7,10 @@ import time
 from importlib import import_module
 from typing import Any
 
-from trainyard.api.portal import Relay
-from trainyard.api.screens import PlainScreen
-from trainyard.client.follower import Screen
-from trainyard.client.job import Job
+from trainyard.api.event_loop_thread import Relay
+from trainyard.api.run_output import PlainScreen
+from trainyard.client.job_follower import Screen
+from trainyard.client.job_view import Job
 
 _SECONDS = 0.3
 """Between two drawings, each of which is a message that the notebook keeps."""

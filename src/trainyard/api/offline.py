@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.api.manifests import Manifest, read_manifest
+from trainyard.api.job_manifests import Manifest, read_manifest
 from trainyard.manifest.reader import ReadResult, read
 from trainyard.schema.problems import Problem
 
@@ -73,8 +73,8 @@ def convert(text: str) -> str:
 
 def converted(text: str, file: str = "") -> Conversion:
     """The same, with what there is to know of it; raises InvalidManifest."""
-    from trainyard.manifest.conversion import convert
-    from trainyard.manifest.foreign.converting import convert as convert_foreign
+    from trainyard.manifest.foreign.foreign_conversion import convert as convert_foreign
+    from trainyard.manifest.old_spellings import convert
 
     if (foreign := convert_foreign(text, file)) is not None:
         return Conversion(foreign.text, foreign.notes, is_foreign=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
 
 
 class RunOptions(TypedDict, total=False):
@@ -77,7 +77,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _check_launcher(launcher: Any) -> None:
-    from trainyard.manifest.scripts import launchers
+    from trainyard.manifest.script_objects import launchers
 
     if launcher not in launchers():
         raise CommandError(f"launcher={launcher!r}: it is one of {', '.join(launchers())}")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from trainyard.api.connection import Connection
-from trainyard.client.objects import Object
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
+from trainyard.client.object_views import Object
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound
 

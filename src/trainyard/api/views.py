@@ -1,6 +1,6 @@
 """What the API returns: views of jobs, pods and stored objects, which send no requests."""
 
-from trainyard.client.job import Job as Job
-from trainyard.client.objects import Object as Object
-from trainyard.client.pods import PodView as PodView
-from trainyard.client.pods import in_order as in_order
+from trainyard.client.job_view import Job as Job
+from trainyard.client.object_views import Object as Object
+from trainyard.client.pod_views import PodView as PodView
+from trainyard.client.pod_views import in_order as in_order

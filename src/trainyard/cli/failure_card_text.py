@@ -15,7 +15,7 @@ from trainyard.api.errors import JobNotFound
 from trainyard.cli.text_output import printable
 
 if TYPE_CHECKING:
-    from trainyard.api.aio import AsyncClient
+    from trainyard.api.async_client import AsyncClient
     from trainyard.api.connection import JobName
     from trainyard.diagnosis.failure_card import FailureCard
 

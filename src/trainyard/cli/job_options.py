@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.cli.options import where_options
 from trainyard.kinds.kind_registry import JOB_KINDS

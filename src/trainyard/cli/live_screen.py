@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from trainyard.api.screens import Place, Used, prefix
+from trainyard.api.run_output import Place, Used, prefix
 from trainyard.api.views import Job, PodView
 from trainyard.cli.replica_table import Row, layout_lines, strip_control
 

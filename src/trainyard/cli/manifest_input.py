@@ -17,7 +17,7 @@ def read_jobs(file: str, namespace: str | None, *, is_local: bool = False) -> Re
     With `is_local` the jobs must be able to run on this machine, where images are not pulled.
     Raises TrainyardError for mistakes, and for jobs of another namespace than `namespace`.
     """
-    from trainyard.api.manifests import jobs_in
+    from trainyard.api.job_manifests import jobs_in
 
     return jobs_in(
         Path(file), namespace, lambda text: click.echo(text, err=True), is_local=is_local

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from trainyard.api.clusters import target_at
-from trainyard.api.following import Run, StandIns
-from trainyard.api.screens import PlainScreen, summary, viewer_summary
+from trainyard.api.job_following import Run, StandIns
+from trainyard.api.run_output import PlainScreen, summary, viewer_summary
 from trainyard.composition.cluster_log import log_to
 from trainyard.composition.garbage_collection import collect_garbage_again
 from trainyard.machine.state_folder import Paths, StateError, find_cluster, state_folder
@@ -23,8 +23,8 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.api.aio import AsyncClient
-    from trainyard.api.following import Screen, Target
+    from trainyard.api.async_client import AsyncClient
+    from trainyard.api.job_following import ClusterTarget, Screen
     from trainyard.api.views import Job
     from trainyard.cli.run_sources import Source
     from trainyard.composition.private_cluster import PrivateHost
@@ -148,7 +148,7 @@ async def _watch_for_shutdown(paths: Paths) -> None:
 class _RunSession:
     """The jobs of one manifest, from submission to the summary."""
 
-    target: Target
+    target: ClusterTarget
     source: Source
     documents: Sequence[Document]
     paths: Paths | None

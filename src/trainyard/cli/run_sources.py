@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from trainyard.api.drafts import Draft
-from trainyard.api.ground import Ground
+from trainyard.api.interpreter_check import Ground
+from trainyard.api.script_drafts import Draft
 from trainyard.cli.script_manifest import save
 from trainyard.cli.script_options import misplaced_note
 from trainyard.composition.cluster_shape import ClusterShape
 
 if TYPE_CHECKING:
-    from trainyard.api.following import Said
+    from trainyard.api.job_following import Said
     from trainyard.manifest.reader import ReadResult
 
 
@@ -55,7 +55,7 @@ class FileSource:
             self._interpreter = Ground(options, "", cluster_python=python)
 
     def read(self, namespace: str | None) -> ReadResult:
-        from trainyard.api.manifests import image_of
+        from trainyard.api.job_manifests import image_of
         from trainyard.cli.manifest_input import read_jobs
 
         result = read_jobs(self.file, namespace, is_local=not self.on_cluster)
@@ -98,7 +98,7 @@ class ScriptSource:
 def _provenance(
     options: ClusterShape, python: str, note: Callable[[str], None], *, snapshots: bool
 ) -> Said:
-    from trainyard.api.following import Said
+    from trainyard.api.job_following import Said
 
     return Said(
         how="run",

@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from trainyard.api.drafts import Draft
+from trainyard.api.script_drafts import Draft
 from trainyard.api.script_files import ScriptMistake
 from trainyard.composition.cluster_shape import ClusterShape
 

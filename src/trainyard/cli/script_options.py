@@ -15,7 +15,7 @@ from trainyard.api.script_shape import ScriptShape
 from trainyard.cli.options import IMAGE, MOUNTS
 
 if TYPE_CHECKING:
-    from trainyard.api.drafts import Draft
+    from trainyard.api.script_drafts import Draft
 
 _LAUNCHERS = ("torchrun", "plain", "deepspeed", "colossalai", "none")
 _VOLUME = """Mount a folder (on a cluster, a claim) at PATH in the replicas of SCRIPT; or say which

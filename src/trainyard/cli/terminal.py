@@ -15,7 +15,7 @@ if sys.platform != "win32":
     import tty
 
 if TYPE_CHECKING:
-    from trainyard.api.asking import ExecStream
+    from trainyard.api.job_queries import ExecStream
 
 _CHUNK = 1 << 16
 _STDOUT, _STDERR = 1, 2

@@ -20,12 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainyard.client import records, repository
-from trainyard.client.job import Job
-from trainyard.client.objects import Object
-from trainyard.client.packages import Environment, environment_of
-from trainyard.client.snapshot import Copied, copy_code
-from trainyard.client.target import CommandError, Target
+from trainyard.client import git_repository, submission_records
+from trainyard.client.cluster_target import ClusterTarget, CommandError
+from trainyard.client.code_snapshot import Copied, copy_code
+from trainyard.client.installed_packages import Environment, environment_of
+from trainyard.client.job_view import Job
+from trainyard.client.object_views import Object
 from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
 from trainyard.machine import interpreters
@@ -59,7 +59,7 @@ class Said:
     """Pairs of image pattern and environment."""
     cluster_python: str = ""
     """What the cluster runs for who has no environment."""
-    rerun_of: records.Record | None = None
+    rerun_of: submission_records.Record | None = None
     """The record of which this is a repetition; with the copy of code that it has, if any."""
     snapshots: bool = False
     """Whether the code is to be copied."""
@@ -81,7 +81,7 @@ class Recording:
 
     def name(self, jobs: Sequence[Job]) -> None:
         """Take in what jobs are called whose names the server made up; in the order recorded."""
-        found = records.read(self.folder) if self.folder is not None else None
+        found = submission_records.read(self.folder) if self.folder is not None else None
         if found is None:
             return
         kept = [obj for obj in found.objects if obj["kind"] in JOB_KINDS]
@@ -90,10 +90,10 @@ class Recording:
         for obj, job in zip(kept, jobs, strict=True):
             obj["metadata"] |= {"name": job.name}
         with suppress(OSError):
-            records.write(found.folder, found.told)
+            submission_records.write(found.folder, found.told)
 
 
-def state_of(target: Target) -> Path | None:
+def state_of(target: ClusterTarget) -> Path | None:
     """The folder on this machine that has the records of a target's jobs."""
     if target.folder is not None and not target.is_guest:
         return target.folder
@@ -102,13 +102,13 @@ def state_of(target: Target) -> Path | None:
     return None
 
 
-def keep_end(target: Target, job: Job) -> None:
+def keep_end(target: ClusterTarget, job: Job) -> None:
     """Write down how a job stands that is about to go, if its submission was recorded here."""
     if (state := state_of(target)) is not None:
-        records.keep_end(state, job)
+        submission_records.keep_end(state, job)
 
 
-def record(target: Target, bodies: Sequence[Object], said: Said) -> Recording:
+def record(target: ClusterTarget, bodies: Sequence[Object], said: Said) -> Recording:
     """Record objects that are about to be created, and annotate the jobs among them.
 
     Raises CommandError where the code was to be copied and cannot be.
@@ -122,17 +122,17 @@ def record(target: Target, bodies: Sequence[Object], said: Said) -> Recording:
     try:
         copied = _snapshot(target, jobs, folder, said) if said.snapshots else None
         before = said.rerun_of if copied and said.rerun_of and said.rerun_of.files else None
-        commit = before.commit if before else repository.commit_of(place)
+        commit = before.commit if before else git_repository.commit_of(place)
         source = Path(before.told["folder"]) if before else place
         found = _environment(jobs[0], _known(target, said)) if target.socket else None
         if folder is not None:
             told = _told(said, source, commit, found, bodies, copied)
             packages, files = found.packages if found else None, copied.files if copied else ()
-            records.write(folder, told, packages, files)
+            submission_records.write(folder, told, packages, files)
             if before is not None:
                 before.hand_changes(folder)
             elif commit is not None:
-                repository.watch_changes(place, folder)
+                git_repository.watch_changes(place, folder)
     except BaseException:
         recording.discard()
         raise
@@ -164,14 +164,16 @@ def _annotations_of(job: Object) -> dict[str, str]:
     return job["metadata"].get("annotations") or {}
 
 
-def _folder(target: Target, name: str) -> Path | None:
+def _folder(target: ClusterTarget, name: str) -> Path | None:
     state = state_of(target)
     with suppress(OSError):
-        return records.make(state, name) if state else None
+        return submission_records.make(state, name) if state else None
     return None
 
 
-def _snapshot(target: Target, jobs: Sequence[Object], folder: Path | None, said: Said) -> Copied:
+def _snapshot(
+    target: ClusterTarget, jobs: Sequence[Object], folder: Path | None, said: Said
+) -> Copied:
     if not target.socket:
         raise CommandError("--snapshot copies code on this machine; on a cluster, build an image")
     places = {_annotations_of(job)[labels.WORKING_DIR] for job in jobs}
@@ -182,11 +184,11 @@ def _snapshot(target: Target, jobs: Sequence[Object], folder: Path | None, said:
         raise CommandError("--snapshot: the copy cannot be kept: the state folder is not yours")
     if said.rerun_of and said.rerun_of.files:
         code, files = said.rerun_of.code, said.rerun_of.files
-        return copy_code(code, folder / records.CODE, files=files)
-    return copy_code(Path(*places), folder / records.CODE, without=state)
+        return copy_code(code, folder / submission_records.CODE, files=files)
+    return copy_code(Path(*places), folder / submission_records.CODE, without=state)
 
 
-def _known(target: Target, said: Said) -> Said:
+def _known(target: ClusterTarget, said: Said) -> Said:
     """With what the cluster that is up says of itself."""
     if said.cluster_python or target.folder is None:
         return said
@@ -234,7 +236,7 @@ def _digest(packages: Sequence[str]) -> str:
 def _told(
     said: Said,
     place: Path,
-    commit: repository.Commit | None,
+    commit: git_repository.Commit | None,
     found: Environment | None,
     bodies: Sequence[Object],
     copied: Copied | None,

@@ -10,11 +10,11 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainyard.client import carried, records
-from trainyard.client.job import Job
-from trainyard.client.jobs import list_jobs, unserved
+from trainyard.client import script_configmaps, submission_records
+from trainyard.client.cluster_target import ClusterTarget, CommandError
+from trainyard.client.job_lookup import list_jobs, unserved
+from trainyard.client.job_view import Job
 from trainyard.client.provenance import Said, record, state_of
-from trainyard.client.target import CommandError, Target
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import labels
 from trainyard.kube.client import Client
@@ -75,7 +75,7 @@ _NOTHING = Said()
 
 
 async def submit(
-    target: Target,
+    target: ClusterTarget,
     documents: Iterable[Document],
     stand_ins: StandIns = _NONE,
     said: Said = _NOTHING,
@@ -107,7 +107,7 @@ async def submit(
 
 
 async def _put(
-    target: Target,
+    target: ClusterTarget,
     prepared: Sequence[_Prepared],
     volumes: Mapping[str, str],
 ) -> list[Job]:
@@ -127,7 +127,7 @@ async def _put(
         created += await asyncio.gather(*(_create(client, *each) for each in some))
     for made in created:
         if (script := scripts.get((made.namespace, made.name))) is not None:
-            await carried.give(client, script, made)
+            await script_configmaps.give(client, script, made)
     return created
 
 
@@ -142,7 +142,7 @@ async def _provide(
             await _apply(client, resource, body)
             continue
         await _check_absent(client, *job)
-        await carried.create(client, body)
+        await script_configmaps.create(client, body)
         scripts[_key(job[1])] = body
     return scripts
 
@@ -153,17 +153,17 @@ def _key(body: dict[str, Any]) -> tuple[str, str]:
 
 def _brings(body: dict[str, Any], job: dict[str, Any]) -> bool:
     """Whether an object brings the script of this job."""
-    name = carried.owner_of(body)
+    name = script_configmaps.owner_of(body)
     return bool(name) and _key(job) == (body["metadata"].get("namespace"), name)
 
 
-async def _forget_old_records(target: Target) -> None:
+async def _forget_old_records(target: ClusterTarget) -> None:
     state = state_of(target)
-    if state is None or not records.is_crowded(state):
+    if state is None or not submission_records.is_crowded(state):
         return
     jobs = await list_jobs(target, None) if target.folder else []
     names = {(job.metadata.get("annotations") or {}).get(labels.RECORD, "") for job in jobs}
-    records.forget(state, names)
+    submission_records.forget(state, names)
 
 
 def _rank(kind: str) -> int:
@@ -198,7 +198,7 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
         raise _taken(resource, body) from error
 
 
-async def _check_served(target: Target, resource: Resource, body: dict[str, Any]) -> None:
+async def _check_served(target: ClusterTarget, resource: Resource, body: dict[str, Any]) -> None:
     """Raise CommandError where the server knows no jobs, before it has what belongs to them."""
     try:
         await target.client.get(resource, body["metadata"].get("name", "x"), _key(body)[0])

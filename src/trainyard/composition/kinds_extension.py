@@ -1,4 +1,4 @@
-"""Trainyard's kinds as an extension of the embedded cluster (`trainyard.embedded.extension`).
+"""Trainyard's kinds as an extension of the embedded cluster (see `embedded.cluster_extension`).
 
 The only module that knows both sides. What judges or describes a job is imported with the first
 job: a cluster is ready sooner without (decision 335).
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
-from trainyard.embedded.extension import (
+from trainyard.embedded.cluster_extension import (
     Admission,
     CustomKind,
     Extension,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from trainyard.client.events import event_time
+from trainyard.client.job_events import event_time
 from trainyard.diagnosis import (
     finished_jobs,
     hang_diagnosis,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from enum import IntEnum
 
-from trainyard.client.pods import ContainerView, PodView
-from trainyard.client.tails import Tail
+from trainyard.client.log_tails import Tail
+from trainyard.client.pod_views import ContainerView, PodView
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.evidence.launcher_reports import BlamedRank, find_blamed_rank
 from trainyard.evidence.secondary_exceptions import is_secondary, reports_child_failure

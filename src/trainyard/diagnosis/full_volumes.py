@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from trainyard.client.pods import PodView
+from trainyard.client.pod_views import PodView
 from trainyard.diagnosis.log_meanings import VOLUME_FULL, Reading
 from trainyard.diagnosis.situation import Situation
 from trainyard.evidence.tracebacks import RaisedException

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from trainyard.client.pods import ContainerView, PodView
-from trainyard.client.tails import Tail
+from trainyard.client.log_tails import Tail
+from trainyard.client.pod_views import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.kinds.shared.reasons import (
     ConditionReason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainyard.client.pods import ContainerView, PodView
+from trainyard.client.pod_views import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.rules.pod_spec_rules import GRACE_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainyard.client.events import event_time
+from trainyard.client.job_events import event_time
 from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
 from trainyard.diagnosis.first_failure import FailedReplica
 from trainyard.diagnosis.log_meanings import Reading

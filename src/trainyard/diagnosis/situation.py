@@ -7,10 +7,10 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any
 
-from trainyard.client.attemptlogs import last_attempt
-from trainyard.client.job import Job
-from trainyard.client.pods import PodView
-from trainyard.client.tails import Tail
+from trainyard.client.attempt_logs import last_attempt
+from trainyard.client.job_view import Job
+from trainyard.client.log_tails import Tail
+from trainyard.client.pod_views import PodView
 from trainyard.kinds.shared.reasons import without_torchrun_report
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse

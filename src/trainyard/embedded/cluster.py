@@ -21,11 +21,11 @@ from trainyard.embedded import rlimits
 from trainyard.embedded.api_server import ApiServer, ServeError
 from trainyard.embedded.apiserver.auth.request_identity import Authenticator
 from trainyard.embedded.clock import now_text
+from trainyard.embedded.cluster_extension import NO_EXTENSION, Extension
 from trainyard.embedded.controllers.endpoint_controller import EndpointController
 from trainyard.embedded.controllers.housekeeping import Housekeeping
 from trainyard.embedded.controllers.queue_controller import QueueController
 from trainyard.embedded.controllers.taint_eviction import TaintEviction
-from trainyard.embedded.extension import NO_EXTENSION, Extension
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.containers.cgroups import default_pids_limit
 from trainyard.embedded.node.containers.container_environment import image_environment

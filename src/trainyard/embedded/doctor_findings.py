@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any, Literal, NamedTuple
 
-from trainyard.embedded.extension import Extension
+from trainyard.embedded.cluster_extension import Extension
 from trainyard.machine.state_folder import Paths, RunningCluster
 from trainyard.schema.dataclass import dataclass
 

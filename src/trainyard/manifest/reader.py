@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from trainyard.kinds.kind_admission import AdmissionResult, check
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared.job import Job
-from trainyard.manifest.foreign import kinds
+from trainyard.manifest.foreign import foreign_kinds
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
 from trainyard.schema.kubernetes_schemas import CORE_KINDS
@@ -148,8 +148,10 @@ def read(text: str, file: str = "", server: Version | None = None) -> ReadResult
     documents: list[Document] = []
     problems: list[Problem] = []
     jobs: dict[str, int] = {}
-    if kinds.is_script(text):
-        problems.append(replace(error((), kinds.advice(kinds.SLURM, file)), file=file, line=1))
+    if foreign_kinds.is_script(text):
+        problems.append(
+            replace(error((), foreign_kinds.advice(foreign_kinds.SLURM, file)), file=file, line=1)
+        )
         return ReadResult((), tuple(problems))
     for parsed in yaml_text.parse(text):
         found = [told(mistake, file) for mistake in parsed.mistakes]
@@ -239,8 +241,8 @@ def _document(
     kind = kind if isinstance(kind, str) else ""
     line, _ = parsed.locate(prefix)
     found, model = checked.problems, checked.model
-    if title := kinds.title_of(raw):
-        found, model = (error((), kinds.advice(title, file)),), None
+    if title := foreign_kinds.title_of(raw):
+        found, model = (error((), foreign_kinds.advice(title, file)),), None
     if kind in JOB_KINDS and _is_named(raw):
         if name in jobs:
             message = f"is the name of the job at line {jobs[name]} too"

@@ -1,8 +1,8 @@
 """Runs a function that was brought here by its source, once in every process of a job.
 
 Beside this file are ``call.json``, what the function is made of, and ``values.pickle``, the values
-that it uses; ``trainyard.api.capture`` makes both. What it returns on rank 0, or raises anywhere,
-goes back by files beside this one, or through the log where nobody else can read these.
+that it uses; ``trainyard.api.function_capture`` makes both. What it returns on rank 0, or raises
+anywhere, goes back by files beside this one, or through the log where nobody else can read these.
 
 This file is the program's ``__main__``, in whose names the function finds its own, as it did where
 it was written: what starts Python anew, such as a DataLoader that spawns, finds them too.

@@ -21,7 +21,7 @@ _CAPTURE = """
 
 if __name__ == "__main__":
     import json, pathlib, sys
-    from trainyard.api.capture import capture
+    from trainyard.api.function_capture import capture
     from trainyard.schema.errors import TrainyardError
     try:
         found = capture(*CALL)

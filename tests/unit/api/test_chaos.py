@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.api.chaos.comparing import read_baseline
-from trainyard.api.chaos.report import Report, Result, digests
-from trainyard.api.chaos.schedule import Fault, Planned, planned
-from trainyard.api.chaos.trial import running_hosts
-from trainyard.client.pods import PodView
+from trainyard.api.chaos.chaos_comparison import read_baseline
+from trainyard.api.chaos.chaos_report import ChaosResult, Report, digests
+from trainyard.api.chaos.chaos_schedule import Fault, Planned, planned
+from trainyard.api.chaos.chaos_trial import running_hosts
+from trainyard.client.pod_views import PodView
 from trainyard.kinds.shared import labels as label
 from trainyard.schema.errors import TrainyardError
 
@@ -57,18 +57,20 @@ def test_without_faults_nothing_is_planned() -> None:
     assert list(planned(1, (), 1.0)) == []
 
 
-def report(before: Result, after: Result) -> Report:
+def report(before: ChaosResult, after: ChaosResult) -> Report:
     return Report("job", 1, 60.0, ["kill"], before, after, [])
 
 
 def test_a_result_is_the_same_by_phase_and_files() -> None:
     files = {"data:model": "a" * 64}
-    same = report(Result("Succeeded", 10.0, files=files), Result("Succeeded", 12.0, files=files))
+    same = report(
+        ChaosResult("Succeeded", 10.0, files=files), ChaosResult("Succeeded", 12.0, files=files)
+    )
     assert same.differences == []
     assert same.ratio == pytest.approx(1.2)
     other = report(
-        Result("Succeeded", 10.0, files=files),
-        Result("Failed", 12.0, message="worker-0 exited with 137", files={"data:model": ""}),
+        ChaosResult("Succeeded", 10.0, files=files),
+        ChaosResult("Failed", 12.0, message="worker-0 exited with 137", files={"data:model": ""}),
     )
     assert other.differences == [
         "Failed instead of Succeeded (worker-0 exited with 137)",
@@ -78,15 +80,15 @@ def test_a_result_is_the_same_by_phase_and_files() -> None:
 
 def test_metrics_that_differ_are_told_but_are_no_other_result() -> None:
     found = report(
-        Result("Succeeded", 1.0, step=10, metrics={"loss": 0.5, "accuracy": 1}),
-        Result("Succeeded", 1.0, step=10, metrics={"loss": 0.25, "accuracy": 1}),
+        ChaosResult("Succeeded", 1.0, step=10, metrics={"loss": 0.5, "accuracy": 1}),
+        ChaosResult("Succeeded", 1.0, step=10, metrics={"loss": 0.25, "accuracy": 1}),
     )
     assert found.differences == []
     assert found.other_metrics == ["loss 0.25 (was 0.5)"]
 
 
 def test_a_report_is_the_baseline_of_another() -> None:
-    before = Result("Succeeded", 10.0, goodput={"training": 8.0, "starting": 2.0})
+    before = ChaosResult("Succeeded", 10.0, goodput={"training": 8.0, "starting": 2.0})
     told = json.dumps(report(before, before).told())
     assert read_baseline(told) == before
     assert before.share == pytest.approx(0.8)

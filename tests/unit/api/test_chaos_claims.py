@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.api.chaos.claims import unfillable
+from trainyard.api.chaos.chaos_claims import unfillable
 from trainyard.kinds.shared.labels import FOLDER
 from trainyard.schema.errors import TrainyardError
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
 from trainyard.kube.errors import ConfigError
 from trainyard.schema.errors import TrainyardError
 

@@ -16,8 +16,8 @@ from tools.api_reference import FUNCTIONS, methods
 from tools.reference_pages import nested
 
 import trainyard
+from trainyard.api.machine_shares import volume_of
 from trainyard.api.options import RunOptions, ScriptOptions, check
-from trainyard.api.shares import volume_of
 from trainyard.cli.main import cli
 from trainyard.kinds import models
 from trainyard.kinds.kind_registry import OUR_KINDS

@@ -8,10 +8,10 @@ import pytest
 
 from tests.unit.client.objects import found, job, pod
 from trainyard.cli.commands.debug import choose_job
-from trainyard.client.pods import PodView
-from trainyard.client.replicas import check_running
-from trainyard.client.streams import exit_code
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
+from trainyard.client.exec_client import exit_code
+from trainyard.client.pod_views import PodView
+from trainyard.client.replica_commands import check_running
 from trainyard.kube.errors import ApiError
 from trainyard.manifest.reader import read
 

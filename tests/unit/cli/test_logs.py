@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainyard.cli.commands.logs import LogPrinter
-from trainyard.client.logs import Unfinished
+from trainyard.client.log_streams import Unfinished
 
 
 def test_lines_of_several_replicas_are_prefixed(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

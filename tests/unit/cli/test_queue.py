@@ -9,7 +9,7 @@ import pytest
 from tests.unit.client.objects import NOW, ago
 from trainyard.api.queues import new_queue
 from trainyard.cli.commands.queue import limit, queue_table
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
 
 
 def test_a_queue_has_only_what_was_asked_for() -> None:

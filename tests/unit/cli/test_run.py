@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from trainyard.api.screens import PlainScreen, summary, viewer_summary
-from trainyard.client.follower import Follower
-from trainyard.client.job import Job
-from trainyard.client.pods import PodView
+from trainyard.api.run_output import PlainScreen, summary, viewer_summary
+from trainyard.client.job_follower import Follower
+from trainyard.client.job_view import Job
+from trainyard.client.pod_views import PodView
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 

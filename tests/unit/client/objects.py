@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.client.job import Job
-from trainyard.client.pods import PodView
+from trainyard.client.job_view import Job
+from trainyard.client.pod_views import PodView
 from trainyard.diagnosis import Situation
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.child_names import base_name

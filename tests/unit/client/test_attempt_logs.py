@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from trainyard.client.attemptlogs import attempt_before
+from trainyard.client.attempt_logs import attempt_before
 
 MARK = b"trainyard: attempt %d starts here, after attempt %d in this pod\n"
 

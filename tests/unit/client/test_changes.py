@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.client.objects import condition, found, job
-from trainyard.client.changes import check_size, pause_patch
-from trainyard.client.target import CommandError
-from trainyard.client.waiting import parse_goal
+from trainyard.client.cluster_target import CommandError
+from trainyard.client.job_actions import check_size, pause_patch
+from trainyard.client.job_waiting import parse_goal
 
 
 def elastic(**values: Any) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.client.objects import UID, event, found, job, pod, pod_name, task, views
-from trainyard.client.events import event_order, is_about
-from trainyard.client.jobs import kind_named, together
-from trainyard.client.pods import PodView, in_order
-from trainyard.client.replicas import choose_pod
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
+from trainyard.client.job_events import event_order, is_about
+from trainyard.client.job_lookup import kind_named, together
+from trainyard.client.pod_views import PodView, in_order
+from trainyard.client.replica_commands import choose_pod
 from trainyard.kinds.colossalai.spec import ColossalReplicaSpec
 from trainyard.kinds.deepspeed.spec import Worker
 from trainyard.kinds.generic.spec import GenericReplicaSpec

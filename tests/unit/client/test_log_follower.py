@@ -12,9 +12,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.unit.client.objects import pod, pod_name
-from trainyard.client.keptlogs import reader
-from trainyard.client.logs import GONE, LONGEST_LINE, Kept, LogFollower, LogRequest, Stamped
-from trainyard.client.pods import PodView
+from trainyard.client.kept_logs import reader
+from trainyard.client.log_streams import GONE, LONGEST_LINE, Kept, LogFollower, LogRequest, Stamped
+from trainyard.client.pod_views import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.podruntime.log_reader import MISSING

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.unit.client.objects import found, job, pod, pod_name, task, views
-from trainyard.client.keptlogs import find_kept, kept_logs, read_kept
-from trainyard.client.logs import LONGEST_LINE, Lines, LogRequest, shown_container, texts
-from trainyard.client.pods import PodView
-from trainyard.client.replicas import check_container
-from trainyard.client.target import CommandError
+from trainyard.client.cluster_target import CommandError
+from trainyard.client.kept_logs import find_kept, kept_logs, read_kept
+from trainyard.client.log_streams import LONGEST_LINE, Lines, LogRequest, shown_container, texts
+from trainyard.client.pod_views import PodView
+from trainyard.client.replica_commands import check_container
 
 
 def test_bytes_are_cut_into_whole_lines_and_the_last_one_is_finished() -> None:

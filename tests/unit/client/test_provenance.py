@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.client import records, repository, snapshot
-from trainyard.client.packages import environment_of
+from trainyard.client import code_snapshot, git_repository, submission_records
+from trainyard.client.cluster_target import ClusterTarget, CommandError
+from trainyard.client.installed_packages import environment_of
 from trainyard.client.provenance import Said, record
-from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.machine.secret_redaction import is_secret, redact_words, without_credentials
 
@@ -83,40 +83,40 @@ def test_an_address_loses_its_user() -> None:
 def test_the_commit_is_read_wherever_git_keeps_it(project: Path) -> None:
     head = git(project, "rev-parse", "HEAD")
     remote = "https://example.com/project.git"
-    expected = repository.Commit(str(project), head, "main", remote)
-    assert repository.commit_of(project / "package") == expected
+    expected = git_repository.Commit(str(project), head, "main", remote)
+    assert git_repository.commit_of(project / "package") == expected
     git(project, "pack-refs", "--all")
-    assert repository.commit_of(project) == expected
+    assert git_repository.commit_of(project) == expected
     git(project, "worktree", "add", "-q", "-b", "other", str(project.parent / "second"))
-    found = repository.commit_of(project.parent / "second")
-    assert found == repository.Commit(str(project.parent / "second"), head, "other", remote)
+    found = git_repository.commit_of(project.parent / "second")
+    assert found == git_repository.Commit(str(project.parent / "second"), head, "other", remote)
     git(project, "checkout", "-q", "--detach")
-    found = repository.commit_of(project)
+    found = git_repository.commit_of(project)
     assert found is not None
     assert (found.commit, found.branch) == (head, "")
 
 
 def test_where_there_is_no_commit_none_is_told(tmp_path: Path) -> None:
-    assert repository.commit_of(tmp_path) is None
+    assert git_repository.commit_of(tmp_path) is None
     git(tmp_path, "init", "-q")
-    found = repository.commit_of(tmp_path)
+    found = git_repository.commit_of(tmp_path)
     assert found is not None
     assert (found.commit, found.branch) == ("", "main")
 
 
-def changes(folder: Path, kept: Path) -> repository.Changes:
+def changes(folder: Path, kept: Path) -> git_repository.Changes:
     kept.mkdir()
-    repository.watch_changes(folder, kept)
+    git_repository.watch_changes(folder, kept)
     until = time.monotonic() + _PATIENCE_SECONDS
-    while (found := repository.changes_in(kept)) is None:
+    while (found := git_repository.changes_in(kept)) is None:
         assert time.monotonic() < until, os.listdir(kept)
         time.sleep(0.01)
     return found
 
 
 def test_git_writes_what_was_changed(project: Path, tmp_path: Path) -> None:
-    assert changes(project, tmp_path / "clean") == repository.Changes()
-    assert not (tmp_path / "clean" / repository.DIFF).exists()
+    assert changes(project, tmp_path / "clean") == git_repository.Changes()
+    assert not (tmp_path / "clean" / git_repository.DIFF).exists()
     (project / "train.py").write_text("print(2)\n")
     (project / "new file.py").write_text("")
     (project / "x.log").write_text("")
@@ -124,7 +124,7 @@ def test_git_writes_what_was_changed(project: Path, tmp_path: Path) -> None:
     assert (found.changed, found.untracked) == (("train.py",), ("new file.py",))
     assert found.is_dirty
     assert "+print(2)" in (found.diff or "")
-    assert repository.changes_now(project) == found
+    assert git_repository.changes_now(project) == found
     assert not list(project.glob(".git/*.lock"))
 
 
@@ -154,8 +154,8 @@ def test_an_environment_that_sees_the_system_has_its_packages_too(tmp_path: Path
 # Copies.
 
 
-def copied(folder: Path, to: Path) -> tuple[snapshot.Copied, list[str]]:
-    found = snapshot.copy_code(folder, to, without=folder / "state")
+def copied(folder: Path, to: Path) -> tuple[code_snapshot.Copied, list[str]]:
+    found = code_snapshot.copy_code(folder, to, without=folder / "state")
     return found, sorted(str(p.relative_to(to)) for p in to.rglob("*") if not p.is_dir())
 
 
@@ -189,7 +189,7 @@ def test_what_is_too_much_for_code_is_refused(
     folder = tmp_path / "folder"
     folder.mkdir()
     with open(folder / "weights.pt", "wb") as file:
-        file.truncate(snapshot.MOST_BYTES + 1)
+        file.truncate(code_snapshot.MOST_BYTES + 1)
     with pytest.raises(CommandError, match=r"weights\.pt \(256 MiB\)"):
         copied(folder, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
@@ -214,7 +214,7 @@ def test_no_secret_is_written(
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     state = tmp_path / "state"
-    target = Target(None, "default", "", str(state / "api.sock"), state)  # type: ignore[arg-type]
+    target = ClusterTarget(None, "default", "", str(state / "api.sock"), state)  # type: ignore[arg-type]
     job = body(
         project,
         command=["python", "t.py", "--password", "hunter2"],
@@ -222,7 +222,7 @@ def test_no_secret_is_written(
     )
     secret = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "hunter2"}}
     record(target, [secret, job], Said())
-    found = next(records.records(state))
+    found = next(submission_records.records(state))
     place = "GenericJob one.spec.replicaSpecs[0].template.spec.containers[0]"
     assert found.told["leftOut"] == [
         "Secret s",
@@ -241,7 +241,7 @@ def test_old_records_are_forgotten_but_code_in_use_is_not(tmp_path: Path) -> Non
     names = [f"202601{day:02}-000000-a" for day in range(1, 25)]
     for name in names:
         (tmp_path / "submissions" / name / "code").mkdir(parents=True)
-    assert records.is_crowded(tmp_path)
-    records.forget(tmp_path, {names[0]})
+    assert submission_records.is_crowded(tmp_path)
+    submission_records.forget(tmp_path, {names[0]})
     left = sorted(os.listdir(tmp_path / "submissions"))
     assert left == [names[0], *names[4:]]

@@ -9,10 +9,10 @@ import pytest
 
 from tests.unit.client.objects import found, job
 from trainyard.cli.commands.rerun import parse_set
-from trainyard.client.comparing import fields
-from trainyard.client.origin import Past
-from trainyard.client.records import Record
-from trainyard.client.repeating import (
+from trainyard.client.cluster_target import CommandError
+from trainyard.client.job_comparison import fields
+from trainyard.client.provenance_lookup import Past
+from trainyard.client.rerun_manifest import (
     new_name,
     objects_of,
     package_changes,
@@ -20,7 +20,7 @@ from trainyard.client.repeating import (
     parse_path,
     put,
 )
-from trainyard.client.target import CommandError
+from trainyard.client.submission_records import Record
 
 
 @pytest.mark.parametrize(

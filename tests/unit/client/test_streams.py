@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 from aiohttp import web
 
-from trainyard.client.streams import OUTCOME, ExecStream
+from trainyard.client.exec_client import OUTCOME, ExecStream
 
 
 async def test_input_that_comes_after_the_end_of_the_command_is_dropped() -> None:

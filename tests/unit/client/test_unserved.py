@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.client.jobs import list_jobs
+from trainyard.client.cluster_target import ClusterTarget, CommandError
+from trainyard.client.job_lookup import list_jobs
 from trainyard.client.submission import submit
-from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared.install_commands import command_for_everything
 from trainyard.kube.client import Client
 from trainyard.manifest.reader import read_objects
@@ -32,7 +32,7 @@ JOB = {
 
 
 @asynccontextmanager
-async def bare(folder: Path, minor: str, asked: list[str]) -> AsyncIterator[Target]:
+async def bare(folder: Path, minor: str, asked: list[str]) -> AsyncIterator[ClusterTarget]:
     """A Kubernetes without our kinds, which answers as kube-apiserver does."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -50,7 +50,7 @@ async def bare(folder: Path, minor: str, asked: list[str]) -> AsyncIterator[Targ
     socket = str(folder / "api.sock")
     server = await asyncio.start_unix_server(serve, socket)
     async with server, Client.unix(socket) as client:
-        yield Target(client, "default", "the cluster lab")
+        yield ClusterTarget(client, "default", "the cluster lab")
 
 
 @pytest.mark.parametrize(("minor", "option"), [("20", " --kubernetes-version 1.20"), ("31+", "")])

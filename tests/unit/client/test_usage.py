@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.client.usage import NoMetrics, Used, pod_metrics, used_by, used_by_pods
+from trainyard.client.metrics_client import NoMetrics, Used, pod_metrics, used_by, used_by_pods
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Forbidden
 

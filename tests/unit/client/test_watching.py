@@ -12,7 +12,7 @@ from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
-from trainyard.client.watching import Snapshot, watch
+from trainyard.client.object_watcher import Snapshot, watch
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import PODS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainyard.client.tails import Tail
+from trainyard.client.log_tails import Tail
 
 _FOLDER = Path(__file__).parent / "captures"
 

@@ -21,7 +21,7 @@ from tests.unit.diagnosis.captured import tail
 from trainyard import diagnosis
 from trainyard.cli.commands.explain import render
 from trainyard.cli.failure_card_text import card_lines
-from trainyard.client.tails import Tail
+from trainyard.client.log_tails import Tail
 from trainyard.diagnosis import Situation
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.client.objects import Object, ago, condition, event, job, pod, pod_name, situation
 from trainyard import diagnosis
 from trainyard.cli.commands.explain import render
-from trainyard.client.tails import Tail
+from trainyard.client.log_tails import Tail
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 
 WORKER_1 = pod_name("worker-1")

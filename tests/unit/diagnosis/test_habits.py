@@ -11,7 +11,7 @@ from tests.unit.diagnosis.test_card import failed
 from trainyard import diagnosis
 from trainyard.cli.commands.explain import render
 from trainyard.cli.failure_card_text import card_lines
-from trainyard.client.tails import Tail
+from trainyard.client.log_tails import Tail
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.tools import soak
 from tests.unit.diagnosis.captured import names, tail
-from trainyard.client.tails import Tail
+from trainyard.client.log_tails import Tail
 from trainyard.diagnosis.first_failure import find_final_exception
 from trainyard.evidence.launcher_reports import BlamedRank, find_blamed_rank, own_lines
 from trainyard.evidence.secondary_exceptions import is_secondary

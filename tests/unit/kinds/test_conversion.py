@@ -6,7 +6,7 @@ import pytest
 import yaml
 from tests.unit.kinds.test_warned import WARNED
 
-from trainyard.manifest.conversion import convert
+from trainyard.manifest.old_spellings import convert
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import InvalidManifest
 

@@ -13,12 +13,12 @@ from trainyard.kinds.kind_registry import describe
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.script import Mount, Script, ScriptError, Sizes
 from trainyard.kinds.shared.workload import objects
-from trainyard.manifest import scripts
+from trainyard.manifest import script_objects
 from trainyard.manifest.reader import read, read_objects
 from trainyard.schema.yaml_text import parse
 
 TRICKY = ("with space", "$(HOME)", "$$", "$", "a: b # c", "two\nreplicas: 1", "", "--", "é", "'\"")
-LAUNCHERS = sorted(scripts.launchers())
+LAUNCHERS = sorted(script_objects.launchers())
 
 
 def script(launcher: str, **more: Any) -> Script:
@@ -50,9 +50,9 @@ def test_everything_that_can_be_said_makes_a_manifest_without_problems(launcher:
         queue="night",
         timeout_seconds=60 if launcher in ("torchrun", "plain", "deepspeed") else None,
     )
-    text = scripts.text(said, folder="/work", heading=["Made by: x", ""])
+    text = script_objects.text(said, folder="/work", heading=["Made by: x", ""])
     assert pods(text)
-    plain = json.loads(json.dumps(scripts.objects(said, folder="/work")))
+    plain = json.loads(json.dumps(script_objects.objects(said, folder="/work")))
     assert [each.raw for each in read(text).documents] == plain
     assert [each.raw for each in read_objects(plain).documents] == plain
     bare = "\n".join(line.split("  # ")[0] for line in text.splitlines())
@@ -85,7 +85,7 @@ def test_words_of_the_command_line_arrive_as_they_were_written(
 ) -> None:
     interpreter = "" if form == "program" else "python"
     said = script(launcher, form=form, arguments=TRICKY, interpreter=interpreter)
-    container = _main(pods(scripts.text(said))[0])
+    container = _main(pods(script_objects.text(said))[0])
     found = [*container.get("command", ()), *container.get("args", ())]
     wanted = [
         *words,
@@ -96,13 +96,15 @@ def test_words_of_the_command_line_arrive_as_they_were_written(
 
 @pytest.mark.parametrize(("form", "field"), [("python", "python"), ("module", "module")])
 def test_a_launch_over_ssh_takes_words_as_they_are(form: Any, field: str) -> None:
-    job = read(scripts.text(script("deepspeed", form=form, arguments=TRICKY))).documents[0].raw
+    job = (
+        read(script_objects.text(script("deepspeed", form=form, arguments=TRICKY))).documents[0].raw
+    )
     assert job["spec"]["config"]["run"] == {field: ["train.py", *TRICKY]}
 
 
 def test_what_colossalai_run_passes_through_a_shell_is_quoted() -> None:
     said = script("colossalai", arguments=("a b", "plain", "$HOME"))
-    job = read(scripts.text(said)).documents[0].raw
+    job = read(script_objects.text(said)).documents[0].raw
     assert job["spec"]["torchConfig"]["script"] == ["train.py", "'a b'", "plain", "'$HOME'"]
 
 
@@ -122,29 +124,29 @@ def test_what_colossalai_run_passes_through_a_shell_is_quoted() -> None:
 )
 def test_what_a_launcher_cannot_do_is_refused(said: Script, told: str) -> None:
     with pytest.raises(ScriptError, match=told):
-        scripts.text(said)
+        script_objects.text(said)
 
 
 def test_a_carried_script_is_the_text_in_a_config_map() -> None:
     content = 'print("replicas: 1")\n\n\tx = "é"\nif True:\n    pass'
-    text = scripts.text(script("plain", target="a/my train.py"), carried=content)
+    text = script_objects.text(script("plain", target="a/my train.py"), carried=content)
     config, job = (document.raw for document in read(text).documents)
     said = script("plain", target="a/my train.py")
-    assert [config, job] == json.loads(json.dumps(scripts.objects(said, carried=content)))
+    assert [config, job] == json.loads(json.dumps(script_objects.objects(said, carried=content)))
     assert config["data"] == {"my_train.py": content}
     container = _main(pods(text)[0])
-    assert container["command"] == ["python", f"{scripts.CARRIED_AT}/my_train.py"]
+    assert container["command"] == ["python", f"{script_objects.CARRIED_AT}/my_train.py"]
     assert job["metadata"]["name"] == "train"
     with pytest.raises(ScriptError, match="a ConfigMap carries 1024 at most"):
-        scripts.text(script("plain"), carried="#" * (1 << 20) + "\n")
+        script_objects.text(script("plain"), carried="#" * (1 << 20) + "\n")
 
 
 def test_a_folder_is_named_only_where_it_is_not_the_manifests_own() -> None:
-    assert "working-dir" not in scripts.text(script("plain"))
-    (pod, _) = pods(scripts.text(script("plain"), folder="/work"))
+    assert "working-dir" not in script_objects.text(script("plain"))
+    (pod, _) = pods(script_objects.text(script("plain"), folder="/work"))
     assert pod["metadata"]["annotations"]["trainyard.dev/working-dir"] == "/work"
 
 
 def test_the_interpreter_has_the_name_that_it_has_here() -> None:
     said = replace(script("plain"), interpreter="python3")
-    assert _main(pods(scripts.text(said))[0])["command"] == ["python3", "train.py"]
+    assert _main(pods(script_objects.text(said))[0])["command"] == ["python3", "train.py"]

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from tests.unit.manifest.kubeflow import JAX, TF, XGBOOST
-from trainyard.manifest.foreign.converting import convert
-from trainyard.manifest.foreign.taking import leaves
+from trainyard.manifest.foreign.field_tracking import leaves
+from trainyard.manifest.foreign.foreign_conversion import convert
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import InvalidManifest
 from trainyard.schema.problems import Path, format_path

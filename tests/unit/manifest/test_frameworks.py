@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.manifest.kubeflow import JAX, TF, XGBOOST
 from tests.unit.manifest.test_foreign import converted
-from trainyard.manifest.foreign.converting import convert
+from trainyard.manifest.foreign.foreign_conversion import convert
 from trainyard.schema.errors import InvalidManifest
 
 

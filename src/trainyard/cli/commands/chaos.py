@@ -17,7 +17,7 @@ from trainyard.schema import duration
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.api.chaos.report import Report, Result, Struck
+    from trainyard.api.chaos.chaos_report import ChaosResult, Report, Struck
 
 _FAULTS = ("kill", "stop", "hang", "slow", "partition", "controller", "server", "disk")
 _USUAL = ("kill", "stop", "slow", "partition", "controller", "server")
@@ -129,8 +129,8 @@ def command(
     faults, 1 when not, 130 when interrupted.
     """
     require_linux()
-    from trainyard.api.chaos.comparing import Wishes, compared, read_baseline
-    from trainyard.api.chaos.schedule import Fault
+    from trainyard.api.chaos.chaos_comparison import Wishes, compared, read_baseline
+    from trainyard.api.chaos.chaos_schedule import Fault
     from trainyard.cli.manifest_input import read_jobs
 
     wishes = Wishes(
@@ -201,6 +201,6 @@ def _row(struck: Struck) -> list[object]:
     ]
 
 
-def _result(name: str, result: Result) -> list[object]:
+def _result(name: str, result: ChaosResult) -> list[object]:
     share = "" if result.share is None else f"{100 * result.share:.0f} %"
     return [name, result.phase, f"{result.seconds:.1f}s", result.restarts, share]

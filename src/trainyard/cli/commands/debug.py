@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
 from trainyard.api.views import Job

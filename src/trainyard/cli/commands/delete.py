@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import click
 
-from trainyard.api.aio import AsyncClient
-from trainyard.api.changing import Named, names_in
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
+from trainyard.api.job_changes import Named, names_in
 from trainyard.api.views import Job
 from trainyard.cli.job_options import complete_job_names, job_command, with_where
 from trainyard.cli.manifest_input import read_jobs

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from trainyard.api.commands import Where, ask
-from trainyard.api.repeating import Comparison, Results, Side
+from trainyard.api.recorded_jobs import Comparison, Results, Side
 from trainyard.cli.job_options import complete_job_names, with_where
 from trainyard.cli.text_output import NONE, printable, table
 from trainyard.schema.times import duration

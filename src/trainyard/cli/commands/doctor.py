@@ -144,7 +144,7 @@ def _counted(number: int, what: str) -> str:
 
 def _python(cluster: RunningCluster | None) -> Python:
     """The interpreter of replicas that are submitted from here, with its version and torch."""
-    from trainyard.api.ground import Ground
+    from trainyard.api.interpreter_check import Ground
     from trainyard.composition.cluster_shape import ClusterShape
     from trainyard.composition.doctor_runs import Python
 

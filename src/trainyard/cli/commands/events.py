@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.views import Job
 from trainyard.cli.commands.show import event_table
 from trainyard.cli.job_options import on_job

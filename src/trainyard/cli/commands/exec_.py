@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
 from trainyard.cli.job_options import (

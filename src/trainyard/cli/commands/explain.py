@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from trainyard import diagnosis
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.views import Job
 from trainyard.cli.failure_card_text import print_card
 from trainyard.cli.job_options import on_job

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
-from trainyard.api.repeating import Past, dirt, history
+from trainyard.api.recorded_jobs import Past, dirt, history
 from trainyard.cli.text_output import table
 from trainyard.schema.times import age, duration
 

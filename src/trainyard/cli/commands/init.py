@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from trainyard.api.drafts import Draft
-from trainyard.api.ground import GroundError
+from trainyard.api.interpreter_check import GroundError
+from trainyard.api.script_drafts import Draft
 from trainyard.api.script_files import propose
 from trainyard.api.script_shape import ScriptShape
 from trainyard.cli.options import cluster_options

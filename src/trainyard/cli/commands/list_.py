@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
 from trainyard.api.views import Job

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from trainyard.api.aio import AsyncClient
-from trainyard.api.logs import LogRequest, Unfinished, texts
+from trainyard.api.async_client import AsyncClient
+from trainyard.api.job_logs import LogRequest, Unfinished, texts
 from trainyard.api.views import Job
 from trainyard.cli.failure_card_text import print_failure
 from trainyard.cli.job_options import container_option, on_job

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.errors import CommandError
 from trainyard.api.views import Object
 from trainyard.cli.job_options import on_client

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import yaml
 
-from trainyard.api.manifests import read_manifest
+from trainyard.api.job_manifests import read_manifest
 from trainyard.api.offline import render
 from trainyard.cli.options import manifests
 

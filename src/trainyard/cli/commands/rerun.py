@@ -10,7 +10,7 @@ import click
 
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
-from trainyard.api.repeating import Repetition, parse_path
+from trainyard.api.recorded_jobs import Repetition, parse_path
 from trainyard.cli.job_options import complete_job_names
 from trainyard.cli.options import where_options
 from trainyard.composition.cluster_shape import ClusterShape
@@ -18,8 +18,8 @@ from trainyard.machine.state_folder import find_cluster
 from trainyard.schema import yaml_text
 
 if TYPE_CHECKING:
-    from trainyard.api.aio import AsyncClient
-    from trainyard.api.following import Said
+    from trainyard.api.async_client import AsyncClient
+    from trainyard.api.job_following import Said
     from trainyard.manifest.reader import ReadResult
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.cli.job_options import job_command, jobs_argument, on_client
 
 

@@ -10,7 +10,7 @@ import os
 
 import click
 
-from trainyard.api.drafts import Draft
+from trainyard.api.script_drafts import Draft
 from trainyard.api.script_shape import ScriptShape
 from trainyard.cli.options import cluster_options, refuse_script, snapshot_option, where_options
 from trainyard.cli.run_sources import FileSource, ScriptSource, Source

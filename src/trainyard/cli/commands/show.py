@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from trainyard.api.aio import AsyncClient
-from trainyard.api.asking import event_order
+from trainyard.api.async_client import AsyncClient
+from trainyard.api.job_queries import event_order
 from trainyard.api.views import Job, Object, PodView, in_order
 from trainyard.cli.goodput_text import goodput_text
 from trainyard.cli.job_options import on_job

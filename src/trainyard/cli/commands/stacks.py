@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.views import Job
 from trainyard.cli.job_options import on_job
 from trainyard.cli.text_output import printable

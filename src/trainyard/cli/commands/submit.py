@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainyard.api.aio import AsyncClient
-from trainyard.api.changing import copy_of, names_in
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
+from trainyard.api.job_changes import copy_of, names_in
 from trainyard.api.views import Job
 from trainyard.cli.job_options import with_where
 from trainyard.cli.manifest_input import read_jobs

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
-from trainyard.api.aio import AsyncClient
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.errors import KubeError
-from trainyard.api.measuring import Used
+from trainyard.api.replica_usage import Used
 from trainyard.api.views import Job, PodView
 from trainyard.cli.job_options import complete_job_names, on_client
 from trainyard.cli.text_output import document, table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from trainyard.api.manifests import read_manifest
+from trainyard.api.job_manifests import read_manifest
 from trainyard.cli.options import manifests
 from trainyard.manifest.reader import ReadResult, shown_name
 from trainyard.schema.errors import TrainyardError

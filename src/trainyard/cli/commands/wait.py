@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from trainyard.api.aio import AsyncClient
-from trainyard.api.asking import Goal, Result, parse_goal
+from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask, together
+from trainyard.api.job_queries import Goal, Result, parse_goal
 from trainyard.cli.failure_card_text import print_failure
 from trainyard.cli.job_options import job_command, jobs_argument, with_where
 

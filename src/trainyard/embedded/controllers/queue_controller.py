@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.embedded.clock import now_text
+from trainyard.embedded.cluster_extension import Extension
 from trainyard.embedded.cluster_objects import Deletion, Objects
 from trainyard.embedded.disruption_target import with_disruption_target
-from trainyard.embedded.extension import Extension
 from trainyard.embedded.scheduler.node_info import PodEntry
 from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
 from trainyard.embedded.scheduler.resource_requests import PODS, format_amount, total

@@ -14,7 +14,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
-from trainyard.embedded.extension import NO_EXTENSION, Extension
+from trainyard.embedded.cluster_extension import NO_EXTENSION, Extension
 from trainyard.embedded.resources import served
 from trainyard.embedded.resources.resource import Served
 

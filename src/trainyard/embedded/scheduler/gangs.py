@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.embedded.extension import CustomKind, Gang, GangRules
+from trainyard.embedded.cluster_extension import CustomKind, Gang, GangRules
 from trainyard.embedded.scheduler.node_info import PodEntry
 from trainyard.embedded.scheduler.resource_requests import (
     PODS,

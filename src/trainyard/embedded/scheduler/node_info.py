@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from trainyard.embedded.extension import Extension
+from trainyard.embedded.cluster_extension import Extension
 from trainyard.embedded.scheduler.resource_requests import (
     PODS,
     SHARED,

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from trainyard.embedded.clock import now_text
+from trainyard.embedded.cluster_extension import NO_EXTENSION, Extension
 from trainyard.embedded.cluster_objects import Objects
-from trainyard.embedded.extension import NO_EXTENSION, Extension
 from trainyard.embedded.scheduler import node_filters
 from trainyard.embedded.scheduler.gangs import GangIndex
 from trainyard.embedded.scheduler.machine_capacity import Capacity

@@ -10,9 +10,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from trainyard.manifest.foreign import common, peers
-from trainyard.manifest.foreign.common import Object, Torchrun
-from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
+from trainyard.manifest.foreign import foreign_common, indexed_job_peers
+from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields, Note
+from trainyard.manifest.foreign.foreign_common import Object, Torchrun
 from trainyard.schema.dataclass import dataclass
 
 _TYPE = "worker"
@@ -53,7 +53,7 @@ class Part:
         return replace(self, replicas=replicas, pod=copy.deepcopy(self.pod))
 
     def training(self) -> Object | None:
-        return common.training(self.pod, ())
+        return foreign_common.training(self.pod, ())
 
     def words(self) -> list[str]:
         container = self.training() or {}
@@ -62,7 +62,7 @@ class Part:
     def torchrun(self, replicas: int) -> Torchrun | None:
         """How its first container starts torchrun, if it does; not where each of several replicas
         trains on its own."""
-        found = common.torchrun(self.words())
+        found = foreign_common.torchrun(self.words())
         return found if found is not None and (replicas == 1 or found.joins) else None
 
 
@@ -70,18 +70,18 @@ def convert(fields: Fields) -> list[Object]:
     """The job."""
     for key in ("apiVersion", "kind"):
         fields.take(key)
-    metadata = common.metadata(fields)
+    metadata = foreign_common.metadata(fields)
     part = take(fields.into("spec"), "NonIndexed")
     spec = part.fields
     policy = {key: spec.take(key) for key in ("ttlSecondsAfterFinished",) if key in spec}
     beside: Object = {"runMode": {"pause": {"enabled": True}}} if spec.take("suspend") else {}
     name = str(metadata.get("name") or "")
     subdomain = str(part.pod["spec"].get("subdomain") or "")
-    hosts = peers.Hosts(
-        peers.host_pattern(rf"{re.escape(name)}-(?P<pod>\d+)", subdomain),
+    hosts = indexed_job_peers.Hosts(
+        indexed_job_peers.host_pattern(rf"{re.escape(name)}-(?P<pod>\d+)", subdomain),
         lambda match: host(_TYPE, int(match["pod"]), part.replicas),
     )
-    known = {peers.INDEX: "$(rank)"} if part.is_indexed else {}
+    known = {indexed_job_peers.INDEX: "$(rank)"} if part.is_indexed else {}
     rules = _success(spec.into("successPolicy"), part)
     launch = part.torchrun(part.replicas)
     if launch is not None:
@@ -89,13 +89,19 @@ def convert(fields: Fields) -> list[Object]:
             spec.remark("successPolicy", "is left out: rank 0 decides")
         made = launched(part, launch, _TYPE, part.limit, policy)
     else:
-        made = pods_alone([(_TYPE, part, known)], hosts if subdomain and name else peers.nobody())
+        made = pods_alone(
+            [(_TYPE, part, known)], hosts if subdomain and name else indexed_job_peers.nobody()
+        )
         made |= rules
         for key, value in policy.items():
             spec.remark(key, f"{value} is left out: jobs of this kind stay until they are deleted")
     spec.done()
     fields.done()
-    return [common.job("torchrun" if launch is not None else "none", metadata, {**made, **beside})]
+    return [
+        foreign_common.job(
+            "torchrun" if launch is not None else "none", metadata, {**made, **beside}
+        )
+    ]
 
 
 def take(spec: Fields, mode: str) -> Part:
@@ -114,7 +120,7 @@ def take(spec: Fields, mode: str) -> Part:
         limit = spec.number("backoffLimitPerIndex", 0)
         spec.remark("backoffLimit", "each replica has a limit of its own: backoffLimitPerIndex")
     rules = [_rule(each) for each in spec.into("podFailurePolicy").each("rules")]
-    pod = common.template(spec, "")
+    pod = foreign_common.template(spec, "")
     if not pod["spec"].get("containers"):
         raise CannotConvert(f"{spec.at('template')} has no container: there is nothing to run")
     for key, why in _TOLD.items():
@@ -179,9 +185,11 @@ def launched(part: Part, launch: Torchrun, name: str, limit: int, policy: Object
         part.fields.remark("template", f"{names}: torchrun sets it for each process")
     if kept:
         container["env"] = kept
-    said = peers.place(part.pod, {}, peers.nobody())
-    if peers.INDEX_VARIABLE in str(part.pod):
-        said.append(f"{peers.INDEX_VARIABLE} is not set: torchrun says it in GROUP_RANK")
+    said = indexed_job_peers.place(part.pod, {}, indexed_job_peers.nobody())
+    if indexed_job_peers.INDEX_VARIABLE in str(part.pod):
+        said.append(
+            f"{indexed_job_peers.INDEX_VARIABLE} is not set: torchrun says it in GROUP_RANK"
+        )
     for text in said:
         part.fields.remark("template", text)
     run = {"backoffLimit": limit, **policy}
@@ -198,21 +206,23 @@ def launched(part: Part, launch: Torchrun, name: str, limit: int, policy: Object
     return {"torchrunConfig": launch.config(), "replicaSpecs": [replica], "runPolicy": run}
 
 
-def pods_alone(parts: list[tuple[str, Part, dict[str, str]]], hosts: peers.Hosts) -> Object:
+def pods_alone(
+    parts: list[tuple[str, Part, dict[str, str]]], hosts: indexed_job_peers.Hosts
+) -> Object:
     """The spec of a GenericJob of types of replicas, each with what labels and annotations of its
     pods say there."""
-    ports = peers.ports(part.pod for _, part, _ in parts)
+    ports = indexed_job_peers.ports(part.pod for _, part, _ in parts)
     hosts.is_served = bool(ports)
     entries = []
     rules: list[Object] = []
     for name, part, known in parts:
         met = len(hosts.found)
-        said = peers.place(part.pod, known, hosts)
+        said = indexed_job_peers.place(part.pod, known, hosts)
         if len(hosts.found) > met and not ports:
             names = ", ".join(dict.fromkeys(hosts.found[met:]))
             said.append(f"{names}: there is no such host without a Service: set spec.service.ports")
         words = part.words()
-        if _BY_A_SHELL.search(" ".join(words)) and common.torchrun(words) is None:
+        if _BY_A_SHELL.search(" ".join(words)) and foreign_common.torchrun(words) is None:
             said.append(_SHELL_TEXT)
         for text in said:
             part.fields.remark("template", text)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from trainyard.manifest.foreign import batchjob, common, peers
+from trainyard.manifest.foreign import batchjob, foreign_common, indexed_job_peers
 from trainyard.manifest.foreign.batchjob import Part
-from trainyard.manifest.foreign.common import Object
-from trainyard.manifest.foreign.taking import MOST_PODS, CannotConvert, Fields, Note
+from trainyard.manifest.foreign.field_tracking import MOST_PODS, CannotConvert, Fields, Note
+from trainyard.manifest.foreign.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 
 _KEY = "jobset.sigs.k8s.io/"
@@ -61,7 +61,7 @@ def convert(fields: Fields) -> list[Object]:
     """The job, after the claims that it makes."""
     for key in ("apiVersion", "kind"):
         fields.take(key)
-    metadata, spec = common.metadata(fields), fields.into("spec")
+    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
     _placement(fields, metadata)
     groups = [_group(each) for each in spec.each("replicatedJobs")]
     if not groups:
@@ -75,7 +75,9 @@ def convert(fields: Fields) -> list[Object]:
     part = only.part.copy(only.part.replicas * only.jobs)
     launch = None if others or only.is_split else part.torchrun(part.replicas)
     if launch is not None:
-        common.told(success, dict.fromkeys(("operator", "targetReplicatedJobs"), "rank 0 decides"))
+        foreign_common.told(
+            success, dict.fromkeys(("operator", "targetReplicatedJobs"), "rank 0 decides")
+        )
         limit = max(restarts, part.limit)
         if limit > part.limit:
             part.fields.remark("backoffLimit", f"is {limit}, the set's maxRestarts")
@@ -89,7 +91,7 @@ def convert(fields: Fields) -> list[Object]:
     _rest(spec, groups)
     fields.done()
     launcher = "torchrun" if launch is not None else "none"
-    return [*claims, common.job(launcher, metadata, {**made, **beside})]
+    return [*claims, foreign_common.job(launcher, metadata, {**made, **beside})]
 
 
 def _placement(fields: Fields, metadata: Object) -> None:
@@ -106,7 +108,7 @@ def _placement(fields: Fields, metadata: Object) -> None:
 def _group(entry: Fields) -> _Group:
     name, jobs = str(entry.take("name", "")), entry.pods("replicas")
     template = entry.into("template")
-    common.told(template.into("metadata"), dict.fromkeys(("name",), "Jobs are none here"))
+    foreign_common.told(template.into("metadata"), dict.fromkeys(("name",), "Jobs are none here"))
     part = batchjob.take(template.into("spec"), "Indexed")
     template.done()
     if jobs * part.replicas > MOST_PODS:
@@ -114,7 +116,7 @@ def _group(entry: Fields) -> _Group:
     awaited = [str(d.get("name")) for d in entry.peek("dependsOn") or () if _is_to_end(d)]
     waits = f"{_AT_ONCE}: make what {' and '.join(awaited)} does init containers here"
     told = {"dependsOn": waits if awaited else _AT_ONCE, "groupName": "types have no groups"}
-    common.told(entry, told)
+    foreign_common.told(entry, told)
     return _Group(name, part, jobs, entry)
 
 
@@ -189,7 +191,11 @@ def _pods(groups: list[_Group], subdomain: str, name: str, spec: Fields, restart
     types = "|".join(map(re.escape, sorted(found, key=len, reverse=True)))
     one = rf"{re.escape(name)}-(?P<type>{types})-(?P<job>\d+)-(?P<pod>\d+)"
     is_found = bool(name and subdomain)
-    hosts = peers.Hosts(peers.host_pattern(one, subdomain), host) if is_found else peers.nobody()
+    hosts = (
+        indexed_job_peers.Hosts(indexed_job_peers.host_pattern(one, subdomain), host)
+        if is_found
+        else indexed_job_peers.nobody()
+    )
     coordinator = _coordinator(spec.into("coordinator"), found)
     parts = []
     before = 0
@@ -216,7 +222,7 @@ def _types(
     part = group.part
     if not group.is_split:
         own, index = ("$(rank)", "0") if group.jobs > 1 else ("0", "$(rank)")
-        known = {**known, f"{_KEY}job-index": own, peers.INDEX: index}
+        known = {**known, f"{_KEY}job-index": own, indexed_job_peers.INDEX: index}
         if own == "0":
             known[f"{_KEY}job-global-index"] = str(before)
         return [(group.name, part.copy(part.replicas * group.jobs), known)]
@@ -224,7 +230,9 @@ def _types(
     for job in range(group.jobs):
         where = {f"{_KEY}job-index": str(job), f"{_KEY}job-global-index": str(before + job)}
         copied = part.copy(part.replicas)
-        found.append((group.type_of(job), copied, {**known, **where, peers.INDEX: "$(rank)"}))
+        found.append(
+            (group.type_of(job), copied, {**known, **where, indexed_job_peers.INDEX: "$(rank)"})
+        )
     return found
 
 
@@ -274,7 +282,7 @@ def _together(sets: list[dict[str, list[int]]]) -> dict[str, list[int]]:
 
 def _rest(spec: Fields, groups: list[_Group]) -> None:
     """Tell of what is left."""
-    common.told(spec.into("startupPolicy"), {"startupPolicyOrder": _AT_ONCE})
+    foreign_common.told(spec.into("startupPolicy"), {"startupPolicyOrder": _AT_ONCE})
     for group in groups:
-        common.told(group.part.fields, _TOLD_OF_CHILDREN)
-    common.told(spec, {"coordinator": "rank 0 is worker-0: RANK, MASTER_ADDR"})
+        foreign_common.told(group.part.fields, _TOLD_OF_CHILDREN)
+    foreign_common.told(spec, {"coordinator": "rank 0 is worker-0: RANK, MASTER_ADDR"})

@@ -11,9 +11,9 @@ import os
 import shlex
 from collections.abc import Sequence
 
-from trainyard.manifest.foreign import common
-from trainyard.manifest.foreign.common import Object
-from trainyard.manifest.foreign.taking import CannotConvert, Fields
+from trainyard.manifest.foreign import foreign_common
+from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields
+from trainyard.manifest.foreign.foreign_common import Object
 
 _HOSTS = {"OpenMPI": "--hostfile", "Intel": "-machinefile", "MPICH": "-f"}
 _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "horovodrun")
@@ -24,8 +24,8 @@ def convert(fields: Fields) -> list[Object]:
     """The job."""
     for key in ("apiVersion", "kind"):
         fields.take(key)
-    metadata, spec = common.metadata(fields), fields.into("spec")
-    policy, beside = common.run_policy(spec.into("runPolicy"))
+    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
+    policy, beside = foreign_common.run_policy(spec.into("runPolicy"))
     roles = spec.into("mpiReplicaSpecs")
     if "Launcher" not in roles or "Worker" not in roles:
         raise CannotConvert(f"{roles.at('Launcher')} and Worker are needed, both")
@@ -43,23 +43,25 @@ def convert(fields: Fields) -> list[Object]:
     if spec.take("launcherCreationPolicy", "AtStartup") == "AtStartup":
         pass  # which is no difference: the launch waits for every worker's sshd
     told = {"sshAuthMountPath": "keys are mounted at a place of the job's own"}
-    common.told(spec, told)
+    foreign_common.told(spec, told)
     roles.done()
     fields.done()
     config = {"slotsPerWorker": slots, "customCommand": line}
     entry = {"replicas": workers, "restartPolicy": restarts, "template": pod}
     return [
-        common.job("deepspeed", metadata, {"config": config, "worker": entry, **policy, **beside})
+        foreign_common.job(
+            "deepspeed", metadata, {"config": config, "worker": entry, **policy, **beside}
+        )
     ]
 
 
 def _worker(worker: Fields) -> Object:
     worker.take("restartPolicy")
-    pod = common.template(worker, "worker")
-    container = common.training(pod, ())
+    pod = foreign_common.template(worker, "worker")
+    container = foreign_common.training(pod, ())
     if container is None:
         raise CannotConvert(f"{worker.at('template')} has no container")
-    words = common.words_of(container)
+    words = foreign_common.words_of(container)
     if words and _SSHD not in " ".join(words):
         worker.remark("template", f"its command is left out: {shlex.join(words)[:200]}")
     elif words:
@@ -72,11 +74,11 @@ def _launch(launcher: Fields, worker: Object, implementation: str) -> str:
     """The line for worker-0; the environment of the launcher's container goes before it."""
     if launcher.take("replicas", 1) != 1:
         launcher.remark("replicas", "there is one launch")
-    pod = common.template(launcher, "launcher")
-    container = common.training(pod, ())
+    pod = foreign_common.template(launcher, "launcher")
+    container = foreign_common.training(pod, ())
     if container is None:
         raise CannotConvert(f"{launcher.at('template')} has no container")
-    words = common.words_of(container)
+    words = foreign_common.words_of(container)
     if not words:
         raise CannotConvert(
             f"{launcher.at('template')} leaves the command to its image: write it there"
@@ -93,7 +95,7 @@ def _launch(launcher: Fields, worker: Object, implementation: str) -> str:
 
 def _tell_rest(launcher: Fields, container: Object, pod: Object, worker: Object) -> None:
     """The launcher runs in a worker's container: what its own had else counts no more."""
-    own = common.training(worker, ()) or {}
+    own = foreign_common.training(worker, ()) or {}
     for key, value in container.items():
         if key != "name" and own.get(key) != value:
             launcher.remark("template", f"its container's {key} is left out: it runs on worker-0")

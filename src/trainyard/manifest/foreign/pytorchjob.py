@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.manifest.foreign import common
-from trainyard.manifest.foreign.common import Object, Torchrun
-from trainyard.manifest.foreign.taking import CannotConvert, Fields
+from trainyard.manifest.foreign import foreign_common
+from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields
+from trainyard.manifest.foreign.foreign_common import Object, Torchrun
 
 _TYPES = {"Master": "master", "Worker": "worker"}
 _CONTAINER = ("pytorch",)
@@ -20,8 +20,8 @@ def convert(fields: Fields) -> list[Object]:
     """The job."""
     for key in ("apiVersion", "kind"):
         fields.take(key)
-    metadata, spec = common.metadata(fields), fields.into("spec")
-    policy, beside = common.run_policy(spec.into("runPolicy"))
+    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
+    policy, beside = foreign_common.run_policy(spec.into("runPolicy"))
     replicas = spec.into("pytorchReplicaSpecs")
     entries = [_replica(replicas, name) for name in _TYPES if name in replicas]
     replicas.done()
@@ -40,13 +40,13 @@ def convert(fields: Fields) -> list[Object]:
             "starts torchrun, or a Python script, in the first container: write it there"
         )
     if processes is not None:
-        config["procPerNode"] = common.processes_of(processes)
+        config["procPerNode"] = foreign_common.processes_of(processes)
     sizes = _elastic(elastic, config, sum(entry["replicas"] for entry in entries))
     spec.done()
     shown = {"torchrunConfig": config} if config else {}
     made = {**shown, "replicaSpecs": entries, **sizes, **policy, **beside}
     fields.done()
-    return [common.job("torchrun", metadata, made)]
+    return [foreign_common.job("torchrun", metadata, made)]
 
 
 def _replica(replicas: Fields, name: str) -> Object:
@@ -55,7 +55,7 @@ def _replica(replicas: Fields, name: str) -> Object:
         "type": _TYPES[name],
         "replicas": entry.take("replicas", 1),
         "restartPolicy": entry.take("restartPolicy", "OnFailure"),
-        "template": common.template(entry, "pytorch"),
+        "template": foreign_common.template(entry, "pytorch"),
     }
     entry.done()
     return found
@@ -63,15 +63,15 @@ def _replica(replicas: Fields, name: str) -> Object:
 
 def _launch(entry: Object, replicas: Fields, *, by_torchrun: Any) -> Torchrun | None:
     """Give the training container torchrun's script as args, if it starts torchrun."""
-    container = common.training(entry["template"], _CONTAINER)
+    container = foreign_common.training(entry["template"], _CONTAINER)
     if container is None:
         return None
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    found = common.torchrun(words)
+    found = foreign_common.torchrun(words)
     if found is None and by_torchrun and len(words) > 1 and words[0].startswith("python"):
         found = Torchrun(words[1:])
     if found is None:
-        if remark := common.plain_remark(words):
+        if remark := foreign_common.plain_remark(words):
             replicas.remark(entry["type"].title(), remark)
         return None
     container.pop("command", None)
@@ -101,13 +101,13 @@ def _elastic(policy: Fields, config: Object, replicas: int) -> Object:
     if "maxRestarts" in policy:
         config["maxRestarts"] = policy.take("maxRestarts")
     if "nProcPerNode" in policy:
-        config["procPerNode"] = common.processes_of(policy.take("nProcPerNode"))
+        config["procPerNode"] = foreign_common.processes_of(policy.take("nProcPerNode"))
     backend = policy.take("rdzvBackend")
     if backend in ("c10d", "etcd", "etcd-v2"):
         config["rdzvBackend"] = backend
     elif backend is not None:
         policy.remark("rdzvBackend", f"{backend} is not supported: c10d is used")
-    common.told(
+    foreign_common.told(
         policy,
         {
             "rdzvPort": "the launch makes its own rendezvous",

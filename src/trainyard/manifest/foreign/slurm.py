@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import field
 
-from trainyard.manifest.foreign import common
-from trainyard.manifest.foreign.common import Object
-from trainyard.manifest.foreign.taking import LEFT, CannotConvert
+from trainyard.manifest.foreign import foreign_common
+from trainyard.manifest.foreign.field_tracking import LEFT, CannotConvert
+from trainyard.manifest.foreign.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 
 _HEADER = re.compile(r"#SBATCH\s+(?P<words>.*?)(\s+#.*)?\Z")
@@ -92,12 +92,12 @@ def convert(text: str) -> tuple[list[Object], list[tuple[int, str]]]:
     if limit := script.take("time"):
         spec["runPolicy"] = {"activeDeadlineSeconds": _seconds(limit)}
     if queue := script.take("partition"):
-        spec |= common.queue(queue)
+        spec |= foreign_common.queue(queue)
     script.take("no-requeue")
     for option, (value, line) in script.options.items():
         shown = f"--{option}={value}" if value else f"--{option}"
         script.notes.append((line, f"{shown}: {_WHY.get(option, LEFT)}"))
-    return [common.job("torchrun", {"name": name}, spec)], sorted(script.notes)
+    return [foreign_common.job("torchrun", {"name": name}, spec)], sorted(script.notes)
 
 
 def _sizes(nodes: int, each: int, gpus: int, cpus: int, name: str) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _container(script: Script, *, cpus: int, gpus: int) -> Object:
 
 
 def _launch(words: list[str], container: Object, each: int, script: Script) -> Object:
-    found = common.torchrun(words)
+    found = foreign_common.torchrun(words)
     if found is not None:
         container["args"] = found.words
         config = found.config()
@@ -207,7 +207,7 @@ def _command(line: str, number: int, script: Script) -> None:
         if len(value) == 1 and "$" not in value[0] and "`" not in value[0]:
             script.env[match["name"]] = value[0]
             return
-    starts = words and (words[0] == "srun" or common.torchrun(words) is not None)
+    starts = words and (words[0] == "srun" or foreign_common.torchrun(words) is not None)
     if starts and not script.program:
         script.program = _options(words[1:], number, script) if words[0] == "srun" else words
         script.line = number
@@ -233,7 +233,7 @@ def _expanded(word: str, sizes: dict[str, str], script: Script) -> str:
     for name, known in script.env.items():
         for spelling in (f"${{{name}}}", f"${name}"):
             result = result.replace(spelling, known)
-    is_option = common.torchrun(["torchrun", result])
+    is_option = foreign_common.torchrun(["torchrun", result])
     if "$" in result and not (is_option and is_option.options):
         script.notes.append(
             (script.line, f"{word}: no shell replaces variables here; write it out")

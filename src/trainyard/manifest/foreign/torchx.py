@@ -10,8 +10,8 @@ import copy
 import re
 from collections.abc import Callable, Sequence
 
-from trainyard.manifest.foreign import common
-from trainyard.manifest.foreign.common import Object, Torchrun
+from trainyard.manifest.foreign import foreign_common
+from trainyard.manifest.foreign.foreign_common import Object, Torchrun
 
 _LABEL = "torchx.pytorch.org/"
 _ROLE, _REPLICA = f"{_LABEL}role-name", f"{_LABEL}replica-id"
@@ -52,11 +52,11 @@ def _replica(entry: Object) -> tuple[Object, Torchrun | None]:
     """A task without what is its own, and how it starts torchrun; None if it is no torchx's."""
     found = copy.deepcopy(entry)
     labels = (found["template"].get("metadata") or {}).get("labels") or {}
-    container = common.training(found["template"], ())
+    container = foreign_common.training(found["template"], ())
     number = labels.pop(_REPLICA, None)
     if number is None or _ROLE not in labels or container is None:
         return found, None
-    launch = common.torchrun(common.words_of(container))
+    launch = foreign_common.torchrun(foreign_common.words_of(container))
     found["type"] = str(entry["type"]).removesuffix(f"-{number}")
     container |= {"name": found["type"], "args": launch.words if launch else []}
     container["env"] = [e for e in container.get("env") or () if e.get("name") != _FIRST_HOST]

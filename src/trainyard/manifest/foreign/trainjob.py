@@ -9,9 +9,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.manifest.foreign import common, mpi
-from trainyard.manifest.foreign.common import Object
-from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
+from trainyard.manifest.foreign import foreign_common, mpi
+from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields, Note
+from trainyard.manifest.foreign.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import format_path
 
@@ -48,7 +48,7 @@ def convert(fields: Fields, runtimes: Mapping[tuple[str, str], Object]) -> list[
     """The job; `runtimes` are the objects of the same file, by kind and name."""
     for key in ("apiVersion", "kind"):
         fields.take(key)
-    metadata, spec = common.metadata(fields), fields.into("spec")
+    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
     runtime = _runtime(spec.into("runtimeRef"), runtimes)
     trainer = spec.into("trainer")
     _patch(spec, runtime.pod, metadata)
@@ -65,9 +65,9 @@ def convert(fields: Fields, runtimes: Mapping[tuple[str, str], Object]) -> list[
     if spec.take("suspend"):
         made["runMode"] = {"pause": {"enabled": True}}
     data = "fetch it by an init container, or mount a volume that holds it"
-    common.told(spec, {"initializer": data})
+    foreign_common.told(spec, {"initializer": data})
     fields.done()
-    return [common.job(launcher, metadata, made)]
+    return [foreign_common.job(launcher, metadata, made)]
 
 
 def _runtime(ref: Fields, runtimes: Mapping[tuple[str, str], Object]) -> _Runtime:
@@ -132,7 +132,7 @@ def _read(given: Fields, title: str) -> _Runtime:
     for rest in (jobset, template):
         rest.done()
     why = "spec.scheduler.t9kScheduler makes all pods of a job start together"
-    common.told(spec, {"podGroupPolicy": why})
+    foreign_common.told(spec, {"podGroupPolicy": why})
     given.done()
     return _Runtime(policy, nodes, processes, implementation, pod, launcher)
 
@@ -146,8 +146,8 @@ def _pod(entry: Fields) -> tuple[str, Object | None]:
     labels.take(_STEP)
     labels.done()
     spec = job.into("spec")
-    pod = common.template(spec, name) if "template" in spec else None
-    common.told(spec, {"backoffLimit": "write spec.runPolicy.backoffLimit"})
+    pod = foreign_common.template(spec, name) if "template" in spec else None
+    foreign_common.told(spec, {"backoffLimit": "write spec.runPolicy.backoffLimit"})
     job.done()
     entry.tell("dependsOn", "all pods of a job start together")
     entry.done()
@@ -156,14 +156,14 @@ def _pod(entry: Fields) -> tuple[str, Object | None]:
 
 def _trainer(trainer: Fields, runtime: _Runtime) -> None:
     """What the job says of the container that trains, over what the runtime does."""
-    container = common.training(runtime.pod, _NODES)
+    container = foreign_common.training(runtime.pod, _NODES)
     if container is None:
         raise CannotConvert(f"{trainer.at('image')} has no container to stand in")
-    starts = common.training(runtime.launcher or runtime.pod, _NODES) or container
+    starts = foreign_common.training(runtime.launcher or runtime.pod, _NODES) or container
     if runtime.policy == "mpi" and starts is container:
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         if any("sshd" in str(word) for word in words):
-            common.words_of(container)
+            foreign_common.words_of(container)
     if "image" in trainer:
         container["image"] = trainer.take("image")
     if "command" in trainer and "args" not in trainer:
@@ -182,16 +182,16 @@ def _by_name(old: Any, new: Any) -> list[Object]:
 
 
 def _spec(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> tuple[Object, str]:
-    container = common.training(runtime.pod, _NODES) or {}
+    container = foreign_common.training(runtime.pod, _NODES) or {}
     words = [str(w) for w in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if runtime.policy == "mpi":
         return _by_mpi(runtime, nodes, processes, spec), "deepspeed"
-    found = common.torchrun(words) if runtime.policy == "torch" else None
+    found = foreign_common.torchrun(words) if runtime.policy == "torch" else None
     replica: Object = {"type": "node", "replicas": nodes, "template": runtime.pod}
     if runtime.policy != "torch":
         return {"replicaSpecs": [replica]}, "none"
     if found is None:
-        if remark := common.plain_remark(words):
+        if remark := foreign_common.plain_remark(words):
             spec.remark("trainer", remark)
         if processes is not None and str(processes) != "1":
             path = "numProcPerNode"
@@ -202,19 +202,19 @@ def _spec(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> tuple[
     container["args"] = found.words
     config = found.config()
     if processes is not None:
-        config.setdefault("procPerNode", common.processes_of(processes))
+        config.setdefault("procPerNode", foreign_common.processes_of(processes))
     if text := found.left_out():
         spec.remark("trainer", text)
     return {"torchrunConfig": config, "replicaSpecs": [replica]}, "torchrun"
 
 
 def _by_mpi(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> Object:
-    container = common.training(runtime.launcher or runtime.pod, _NODES) or {}
-    words = common.words_of(container)
+    container = foreign_common.training(runtime.launcher or runtime.pod, _NODES) or {}
+    words = foreign_common.words_of(container)
     if not words:
         raise CannotConvert(f"{spec.at('trainer')}.command is missing: it starts mpirun")
-    own = common.training(runtime.pod, _NODES) or {}
-    common.words_of(own)
+    own = foreign_common.training(runtime.pod, _NODES) or {}
+    foreign_common.words_of(own)
     own.pop("readinessProbe", None)
     line = mpi.line(words, runtime.implementation)
     config = {"slotsPerWorker": processes or 1, "customCommand": line}

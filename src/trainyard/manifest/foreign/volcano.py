@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.manifest.foreign import common, torchx
-from trainyard.manifest.foreign.common import Object
-from trainyard.manifest.foreign.taking import CannotConvert, Fields
+from trainyard.manifest.foreign import foreign_common, torchx
+from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields
+from trainyard.manifest.foreign.foreign_common import Object
 
 _PYTORCH = {"master": "master", "worker": "worker"}
 _ENDS = {"CompleteJob": "successRules"}
@@ -28,7 +28,7 @@ def convert(fields: Fields) -> list[Object]:
     """The job."""
     for key in ("apiVersion", "kind"):
         fields.take(key)
-    metadata, spec = common.metadata(fields), fields.into("spec")
+    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
     tasks = spec.each("tasks")
     if not tasks:
         raise CannotConvert(f"{spec.at('tasks')} is missing: there is nothing to run")
@@ -57,10 +57,10 @@ def convert(fields: Fields) -> list[Object]:
     else:
         made |= rules
     if "queue" in spec or "minAvailable" in spec:
-        made |= common.queue(spec.take("queue", "default"))
+        made |= foreign_common.queue(spec.take("queue", "default"))
     if (least := spec.take("minAvailable")) is not None and least != total:
         spec.remark("minAvailable", f"all {total} pods start together, not {least} of them")
-    common.told(
+    foreign_common.told(
         spec,
         {
             "schedulerName": "spec.scheduler says it, and the operator which one it is",
@@ -69,7 +69,7 @@ def convert(fields: Fields) -> list[Object]:
         },
     )
     fields.done()
-    return [common.job("torchrun" if is_torch else "none", metadata, made)]
+    return [foreign_common.job("torchrun" if is_torch else "none", metadata, made)]
 
 
 def _task(task: Fields, limit: Any, rules: dict[str, list[Any]]) -> Object:
@@ -80,11 +80,11 @@ def _task(task: Fields, limit: Any, rules: dict[str, list[Any]]) -> Object:
     policy = str(pod.pop("restartPolicy", "Never")) if isinstance(pod, dict) else "Never"
     own = template.into("metadata")
     metadata = {key: own.take(key) for key in ("labels", "annotations") if key in own}
-    common.told(own, {"name": "pods are named by their job"})
+    foreign_common.told(own, {"name": "pods are named by their job"})
     template.done()
     own_limit = task.take("maxRetry", limit)
     policy = _policies(task, rules, name, count) or policy
-    common.told(task, dict.fromkeys(("dependsOn", "minAvailable"), _TOGETHER))
+    foreign_common.told(task, dict.fromkeys(("dependsOn", "minAvailable"), _TOGETHER))
     shown = {**({"metadata": metadata} if metadata else {}), "spec": pod}
     restart: Any = (
         {"policy": policy, "limit": own_limit} if policy != "Never" else {"policy": policy}

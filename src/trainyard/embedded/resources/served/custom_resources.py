@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.embedded.api_errors import StatusCause, conflict
 from trainyard.embedded.clock import age
-from trainyard.embedded.extension import CustomKind, Extension, QueueKinds
+from trainyard.embedded.cluster_extension import CustomKind, Extension, QueueKinds
 from trainyard.embedded.resources.printer_columns import AGE, NAME, Cell, Column
 from trainyard.embedded.resources.queue_names import named_queue, unknown_queue
 from trainyard.embedded.resources.resource import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 
 from trainyard.embedded.clock import now_text
-from trainyard.embedded.extension import Extension
+from trainyard.embedded.cluster_extension import Extension
 from trainyard.embedded.resources.printer_columns import NAME, Column, at
 from trainyard.embedded.resources.resource import READ_VERBS, Object, Served
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS

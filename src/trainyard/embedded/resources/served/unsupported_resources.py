@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from trainyard.embedded.extension import Extension
+from trainyard.embedded.cluster_extension import Extension
 from trainyard.embedded.resources.resource import READ_VERBS, Served
 from trainyard.kube.resources import Resource
 

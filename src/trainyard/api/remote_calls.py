@@ -1,0 +1,191 @@
+"""The way of a function to replicas, and of what it returns or raises back (decision 146).
+
+On the embedded cluster both go by a folder of this machine. On another a ConfigMap brings it, and
+the log takes back what comes of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import pickle
+import re
+import secrets
+import shutil
+import site
+import string
+import sys
+import sysconfig
+import tempfile
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+from trainyard.api.errors import CaptureError, JobFailed, RemoteTraceback
+from trainyard.api.function_capture import Captured
+from trainyard.client.cluster_target import CommandError
+from trainyard.client.job_view import Job
+from trainyard.payloads import shipping
+from trainyard.payloads.function_call import FAILURE, MARK, RESULT
+
+PROGRAM = "call.py"
+_LETTERS = string.ascii_lowercase + string.digits
+_NAME_LENGTH = 40
+_MOST_CARRIED = 1 << 20
+"""Of a ConfigMap (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
+
+
+class Way(Protocol):
+    """How a function gets to its replicas."""
+
+    def found(self) -> dict[str, bytes]:
+        """What was sent back: the result, and failures by rank."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class Folder:
+    """A folder of this machine, which replicas see at the same path."""
+
+    def __init__(self, captured: Captured) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="trainyard-call-"))
+        told = {**captured.told, "back": "files", "modules": {}, "path": _own_path()}
+        for name, content in _contents(told, captured.values).items():
+            (self.path / name).write_bytes(content)
+
+    def found(self) -> dict[str, bytes]:
+        names = [path for path in self.path.iterdir() if path.name.startswith((RESULT, FAILURE))]
+        return {path.name: path.read_bytes() for path in names}
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+class Lines:
+    """A ConfigMap there, and lines of the log back."""
+
+    def __init__(self, captured: Captured) -> None:
+        modules = _own_modules(captured.modules)
+        told = {**captured.told, "back": "lines", "modules": modules, "path": []}
+        self.contents = _contents(told, captured.values)
+        size = sum(map(len, self.contents.values()))
+        if size > _MOST_CARRIED:
+            raise CaptureError(
+                f"{captured.told['name']}() with all that it uses has {size >> 10} KiB, of which a "
+                f"ConfigMap carries {_MOST_CARRIED >> 10}: let it read what is large from a "
+                "volume, or put its modules into the image"
+            )
+        self._pieces: dict[str, dict[int, str]] = {}
+        self._counts: dict[str, int] = {}
+
+    def take(self, lines: Sequence[str]) -> list[str]:
+        """Note what is sent back; the lines that are the function's own."""
+        own = []
+        for line in lines:
+            if not line.startswith(MARK):
+                own.append(line)
+                continue
+            name, place, piece = line.removeprefix(MARK).split(" ")
+            number, _, count = place.partition("/")
+            if number == "1":  # of an attempt of its own
+                self._pieces[name] = {}
+            self._pieces.setdefault(name, {})[int(number)] = piece
+            self._counts[name] = int(count)
+        return own
+
+    def found(self) -> dict[str, bytes]:
+        whole = {n: p for n, p in self._pieces.items() if len(p) == self._counts[n]}
+        return {
+            name: zlib.decompress(base64.b64decode("".join(each for _, each in sorted(p.items()))))
+            for name, p in whole.items()
+        }
+
+    def close(self) -> None:
+        self._pieces.clear()
+
+
+def _contents(told: Mapping[str, Any], values: bytes) -> dict[str, bytes]:
+    program = shipping.source("function_call").encode()
+    return {PROGRAM: program, "call.json": json.dumps(told).encode(), "values.pickle": values}
+
+
+def _own_path() -> list[str]:
+    """Where modules are looked for here: absolute, the script's folder among them."""
+    return [os.path.abspath(each) for each in sys.path if os.path.isdir(each or ".")]
+
+
+def _own_modules(names: Sequence[str] | frozenset[str]) -> dict[str, dict[str, Any]]:
+    """The sources of those modules that no package on the other side brings, and of all that
+    these in turn have imported."""
+    installed = tuple(
+        {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+        | set(site.getsitepackages())
+        | {site.getusersitepackages()}
+    )
+    found: dict[str, dict[str, Any]] = {}
+    left = list(names)
+    while left:
+        name = left.pop()
+        module, file = sys.modules.get(name), ""
+        if module is not None:
+            file = os.path.abspath(getattr(module, "__file__", None) or "")
+        if name in found or name == "__main__" or not file.endswith(".py"):
+            continue
+        if file.startswith(installed) or name.partition(".")[0] == "trainyard":
+            continue
+        is_package = os.path.basename(file) == "__init__.py"
+        text = Path(file).read_text(encoding="utf-8")
+        found[name] = {"text": text, "file": file, "is_package": is_package}
+        left.append(name.rpartition(".")[0])
+        for value in vars(module).values():
+            of = (
+                value.__name__ if isinstance(value, type(sys)) else getattr(value, "__module__", "")
+            )
+            left += [of] if isinstance(of, str) else []
+    return found
+
+
+def job_name(function: Callable[..., Any]) -> str:
+    """A name that no other job has."""
+    name = re.sub(r"[^a-z0-9]+", "-", function.__name__.lower()).strip("-") or "function"
+    name = name if name[0].isalpha() else f"f-{name}"
+    suffix = "".join(secrets.choice(_LETTERS) for _ in range(5))
+    return f"{name[:_NAME_LENGTH].rstrip('-')}-{suffix}"
+
+
+def returned(way: Way, job: Job) -> Any:
+    """What the function returned on rank 0."""
+    found = way.found()
+    if RESULT not in found:
+        raise CommandError(f"{job} has succeeded, but what it returned did not arrive")
+    try:
+        return pickle.loads(found[RESULT])
+    except Exception as error:
+        raise CommandError(
+            f"what {job} returned cannot be read here: {type(error).__name__}: {error}; return "
+            "what is made of plain values, or install here what it is made with"
+        ) from error
+
+
+def raise_failure(way: Way, job: Job) -> None:
+    """Raise what the function has raised in the replica that failed first, if any has told."""
+    found = way.found().items()
+    failures = [pickle.loads(data) for name, data in found if name.startswith(FAILURE)]
+    if failures:
+        _raise(min(failures, key=lambda told: float(told["time"])), job)
+
+
+def _raise(told: Mapping[str, Any], job: Job) -> NoReturn:
+    """The exception as it was raised in a replica, or one that tells of it."""
+    remote = RemoteTraceback(told["text"])
+    error: object = None
+    with contextlib.suppress(Exception):
+        error = pickle.loads(told["exception"])
+    if not isinstance(error, BaseException):
+        error = JobFailed(f"{job}: rank {told['rank']}: {told['type']}: {told['message']}", job)
+    error.add_note(f"raised by rank {told['rank']} of {job}")
+    raise error from remote

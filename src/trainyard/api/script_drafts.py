@@ -1,0 +1,354 @@
+"""From what a user said of a script to the manifest that runs it.
+
+`Draft` is what can be known before anything heavy is imported; `Draft.text` is the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainyard.api.interpreter_check import Ground
+from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
+from trainyard.api.script_files import ScriptMistake, find
+from trainyard.api.script_shape import ScriptShape
+from trainyard.composition.cluster_shape import ClusterShape
+from trainyard.embedded.node.containers.gpus import RESOURCE
+from trainyard.manifest import python_source
+from trainyard.manifest.python_source import Source
+from trainyard.schema.errors import TrainyardError
+
+if TYPE_CHECKING:
+    from trainyard.kinds.shared.script import Mount, Script
+    from trainyard.manifest.reader import ReadResult
+
+_MOST_FILES = 50
+"""Of a script's own modules that are looked at for the launcher."""
+_NAME_LENGTH = 40
+
+
+class Draft:
+    """A script that is to become a job."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        script: ScriptShape,
+        options: ClusterShape,
+        *,
+        on_cluster: bool = False,
+        cluster_python: str = "",
+        python: str = "",
+        instead: str = "",
+    ) -> None:
+        """Find the script, look through it, and ask its interpreter; raises TrainyardError.
+
+        `cluster_python` is the interpreter of the embedded cluster that is up, and `python` that
+        of its replicas, if it is not what the caller's shell would run; `instead` is what helps
+        where a module is missing, if not what helps in a shell.
+        """
+        self.options, self.script, self.on_cluster = options, script, on_cluster
+        self.arguments = list(words[1:])
+        self._instead = (instead,) if instead else ()
+        self.found = find(words[0], is_module=script.is_module, on_cluster=on_cluster)
+        if on_cluster and not script.image:
+            raise ScriptMistake(
+                "name the image that the replicas run on the cluster: --image IMAGE"
+            )
+        self.source = self._read()
+        self.launcher, self.why = self._launcher()
+        self.image = self._image()
+        self.ground: Ground | None = None
+        if not on_cluster:
+            modules = self._needed() if script.is_checked else ()
+            self.ground = Ground(
+                options,
+                self.image,
+                modules=modules,
+                folder=self.found.folder,
+                env=script.env,
+                cluster_python=cluster_python,
+                python=python,
+            )
+
+    def _read(self) -> Source:
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
+            return Source((), frozenset(), changes_path=True)
+        try:
+            return python_source.read(Path(self.found.file).read_bytes(), self.found.file)
+        except python_source.SourceError:
+            if self.script.is_checked:
+                raise
+            return Source((), frozenset(), changes_path=True)
+
+    def _launcher(self) -> tuple[str, str]:
+        """The launcher, and why it was chosen ("" where the user did)."""
+        wanted = self.script.launcher
+        if self.found.form == "program":
+            if wanted not in (None, "none"):
+                raise ScriptMistake(
+                    f"{self.found.target} is no Python script, which the launcher {wanted} needs: "
+                    "run it with --launcher none"
+                )
+            return "none", "" if wanted else "it is no Python script"
+        if wanted:
+            return wanted, ""
+        if not self.found.file or self.found.is_archive:
+            why = "it is an archive" if self.found.file else "its source is not here"
+            return python_source.DISTRIBUTED, why
+        for source in self._sources():
+            launcher, module = source.launcher
+            if module:
+                return launcher, f"it imports {module}"
+        if (self.script.processes or 1) > 1 or self.script.elastic:
+            return python_source.DISTRIBUTED, "that takes several processes, or elastic replicas"
+        return python_source.ALONE, "it imports nothing of torch"
+
+    def _sources(self) -> Iterator[Source]:
+        """The script, then the modules of its own that it imports."""
+        yield self.source
+        left, seen = [self.source], set[Path]()
+        while left and len(seen) < _MOST_FILES:
+            names = left.pop(0).everywhere
+            beside = (f / n for f in self._folders() for n in sorted(names))
+            files = [p for base in beside for p in _files_of(base) if p not in seen]
+            if self.found.form == "module" and not seen:  # siblings, by relative imports
+                files += sorted(Path(self.found.file).parent.glob("*.py"))
+            for file in files[:_MOST_FILES]:
+                seen.add(file)
+                try:
+                    source = python_source.read(file.read_bytes(), str(file))
+                except (TrainyardError, OSError):
+                    continue
+                left.append(source)
+                yield source
+
+    def _folders(self) -> set[Path]:
+        """Where its own modules lie."""
+        return {Path(self.found.folder), Path(self.found.file).absolute().parent}
+
+    def _needed(self) -> tuple[str, ...]:
+        """The modules that have to be installed."""
+        if self.found.form == "module" and not self.found.file:
+            return (self.found.target.split(".")[0],)
+        needed = () if self.source.changes_path else self.source.imports
+        extra = {"torchrun": "torch", "deepspeed": "deepspeed", "colossalai": "colossalai"}
+        launcher = extra.get(self.launcher)
+        return tuple(dict.fromkeys((*needed, *([launcher] if launcher else ()))))
+
+    def _image(self) -> str:
+        from trainyard.manifest import script_objects
+
+        default = script_objects.launchers()[self.launcher].image
+        patterns = [pattern for pattern, _ in self.options.images]
+        if self.script.image or not patterns:
+            return self.script.image or default
+        from fnmatch import fnmatchcase
+
+        if any(fnmatchcase(default, pattern) for pattern in patterns):
+            return default
+        plain = next((p for p in patterns if not re.search(r"[*?\[]", p)), "")
+        if plain:
+            return plain
+        raise ScriptMistake(
+            f"the job's image is {default}, which no --image matches: write "
+            f"--image '*={self.options.images[0][1]}', or name its image as well: --image NAME"
+        )
+
+    def require(self) -> None:
+        """Raise GroundError where what the script imports is not installed."""
+        if self.ground is None:
+            return
+        self.ground.facts()
+        if self.script.is_checked and self.found.form != "program":
+            self.ground.require(self.found.target, *self._instead)
+
+    # What it becomes.
+
+    def build(self) -> Script:
+        """The script in the words of kinds; imports their models."""
+        from trainyard.kinds.shared.script import Script, Sizes
+
+        said = self.script
+        sizes = Sizes(*said.elastic) if said.elastic else None
+        replicas = said.replicas or (sizes.most if sizes else 1)
+        if sizes and not sizes.least <= replicas <= sizes.most:
+            raise ScriptMistake(
+                f"--replicas {replicas} is not within --elastic {sizes.least}:{sizes.most}"
+            )
+        gpus = self._gpus(replicas) if said.gpus is None else said.gpus
+        is_parallel = self.launcher not in ("plain", "none")
+        processes = said.processes or (max(gpus, 1) if is_parallel else 1)
+        name = self.ground.interpreter_name if self.ground else "python"
+        return Script(
+            name=said.name or self._name(),
+            form=self.found.form,
+            target=self.found.target,
+            arguments=self.arguments,
+            launcher=self.launcher,
+            replicas=replicas,
+            processes=processes,
+            gpus=gpus,
+            image=self.image,
+            interpreter=name if self.found.form != "program" else self.found.interpreter,
+            env=self._env(replicas * processes, gpus),
+            mounts=self._mounts(),
+            restarts=said.restarts,
+            elastic=sizes,
+            queue=said.queue,
+            timeout_seconds=said.timeout,
+        )
+
+    def _name(self) -> str:
+        stem = self.found.target.rpartition(".")[2] if self.script.is_module else ""
+        stem = stem or Path(self.found.target).stem
+        if stem == "__main__":
+            stem = Path(self.found.file).absolute().parent.name
+        name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
+        return name if name[:1].isalpha() else f"job-{name}".rstrip("-")
+
+    def _gpus(self, replicas: int) -> int:
+        """This machine's, as many for each replica."""
+        if self.on_cluster:
+            return 0
+        pretended = self.options.resources.get(RESOURCE, "")
+        return int(pretended) // replicas if pretended.isdigit() else gpus_each(replicas)
+
+    def _env(self, processes: int, gpus: int) -> dict[str, str]:
+        own = dict(self.script.env)
+        return own if self.on_cluster else with_threads(own, processes, gpus)
+
+    def _mounts(self) -> tuple[Mount, ...]:
+        from trainyard.kinds.shared.script import Mount
+
+        found = []
+        for source, path in self.script.mounts:
+            is_claim = self.on_cluster or source in self.options.volumes
+            found.append(Mount(volume_of(source, is_claim=is_claim), path))
+        if folder_needed := self._hidden_folder():
+            found.append(Mount({"hostPath": {"path": folder_needed}}, folder_needed))
+        return tuple(found)
+
+    def _hidden_folder(self) -> str:
+        """The script's, where a pod has a folder of its own in its place: in /tmp."""
+        if self.on_cluster or self.found.form == "module":
+            return ""
+        folder = os.path.realpath(self.found.folder)
+        is_hidden = folder.startswith("/tmp/") and not os.path.realpath(".").startswith("/tmp/")
+        return folder if is_hidden else ""
+
+    def _carried(self) -> str | None:
+        """The script's text, where it has to be brought to a cluster."""
+        if not self.on_cluster or not self.found.file or self.found.form == "module":
+            return None
+        if self.found.is_archive:
+            raise ScriptMistake(
+                f"{self.found.target} is an archive, and only text is carried to a cluster: put it "
+                "into the image, and name it by its absolute path there"
+            )
+        beside = {path.stem for path in Path(self.found.folder).glob("*.py")}
+        beside |= {path.parent.name for path in Path(self.found.folder).glob("*/__init__.py")}
+        if own := sorted(beside & self.source.everywhere):
+            raise ScriptMistake(
+                f"{self.found.target} imports {', '.join(own)} from its folder, but only a script "
+                "that is one file is carried to a cluster: put all into the image, and name the "
+                "script by its absolute path there, or with -m"
+            )
+        return Path(self.found.file).read_text(encoding="utf-8")
+
+    def text(self, *, folder: str = "", heading: Sequence[str] = ()) -> str:
+        """The manifest; raises TrainyardError. `folder` is where it will lie, if not here."""
+        from trainyard.manifest import script_objects
+
+        here = os.getcwd()
+        elsewhere = here if folder and os.path.realpath(folder) != here else ""
+        return script_objects.text(
+            self.build(), carried=self._carried(), folder=elsewhere, heading=heading
+        )
+
+    def read(self) -> ReadResult:
+        """The very same as `text` says, checked; raises TrainyardError."""
+        from trainyard.manifest import script_objects
+        from trainyard.manifest.reader import read_objects
+
+        found = script_objects.objects(self.build(), carried=self._carried())
+        return read_objects(json.loads(json.dumps(found))).require_jobs()
+
+    def told(self) -> str:
+        """How it is launched, and why, in a line."""
+        script = self.build()
+        why = f", because {self.why}" if self.why else ""
+        many = "s" if script.replicas > 1 else ""
+        size = f"{script.replicas} replica{many}"
+        if script.processes > 1:
+            size += f" of {script.processes} processes"
+        if script.gpus:
+            size += f" with {script.gpus} GPU{'s' if script.gpus > 1 else ''} each"
+        return f"{script.name}: launcher {self.launcher}{why}; {size}"
+
+    def lonely(self) -> str:
+        """A remark on several processes of which each would do the whole work; "" where they share
+        it, or that is not known."""
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
+            return ""
+        script = self.build()
+        count = script.replicas * script.processes
+        if count == 1 or self.launcher not in (python_source.DISTRIBUTED, python_source.ALONE):
+            return ""
+        sources = list(self._sources())
+        on_cpus = not (self.on_cluster or script.gpus or python_source.USE_CPU in script.env)
+        if on_cpus and (module := python_source.is_by_accelerate(sources)):
+            return (
+                f"note: without GPUs {module} brings processes together only where it is told: "
+                f"without --env {python_source.USE_CPU}=true each of the {count} processes trains "
+                "a model of its own"
+            )
+        names = frozenset[str]().union(*(source.everywhere for source in sources))
+        own = {name for name in names if any(_files_of(f / name) for f in self._folders())}
+        if len(sources) > _MOST_FILES or not python_source.is_alone(sources, own):
+            return ""
+        return (
+            f"note: nothing in {self.found.target} seems to use torch.distributed: each of its "
+            f"{count} processes trains a model of its own; with init_process_group() and "
+            "DistributedDataParallel they train one"
+        )
+
+    def misplaced(self, ours: Mapping[str, bool]) -> list[str]:
+        """Options of trainyard's that stand behind the script and are passed to it, with their
+        values, and that it does not seem to know. `ours`: whether each takes a value."""
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
+            return []
+        text = Path(self.found.file).read_text(encoding="utf-8", errors="replace")
+        found: list[str] = []
+        words = iter(self.arguments)
+        for word in words:
+            if word == "--":
+                break
+            name, is_whole, _ = word.partition("=")
+            if name in ours and not _knows(text, name):
+                found.append(word)
+                if ours[name] and not is_whole:
+                    found += itertools.islice(words, 1)
+        return found
+
+
+def _knows(text: str, option: str) -> bool:
+    """Whether a script seems to have an option: spelled out, or as what a field or a parameter of
+    its is called, from which some libraries make options."""
+    name = re.escape(option.lstrip("-").replace("-", "_"))
+    field = rf"(?m)^\s*{name}\s*:|\bdef \w+\([^)]*\b{name}\b"
+    return re.search(rf"{re.escape(option)}(?![\w-])", text) is not None or (
+        re.search(field, text) is not None
+    )
+
+
+def _files_of(base: Path) -> list[Path]:
+    """The files of a module, or of a package, of this path without suffix."""
+    if (file := base.with_name(f"{base.name}.py")).is_file():
+        return [file]
+    return sorted(base.glob("*.py")) if (base / "__init__.py").is_file() else []
