@@ -213,7 +213,9 @@ def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
     assert "[slurm/worker-1] rank 1 of 2" in output
     assert output.count("[trainer/node-0] rank") == 2
     assert "[volcano/one-0] one is done" in output
-    launched = [line.split("] ") for line in output.splitlines() if "[launched/node-" in line]
+    # Not torch's own warnings, which a busy machine gets more of.
+    lines = [line for line in output.splitlines() if "[launched/node-" in line and "] rank" in line]
+    launched = [line.split("] ", 1) for line in lines]
     assert {where for where, _ in launched} == {"[launched/node-0", "[launched/node-1"}
     assert {said for _, said in launched} == {"rank 0 of 2", "rank 1 of 2"}
     assert {"[named/follow-0] 0 0 is led", "[named/follow-1] 1 0 is led"} <= {*output.splitlines()}
