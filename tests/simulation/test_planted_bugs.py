@@ -350,7 +350,9 @@ def give_restarts_back_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     refilled = repeated_failures.with_refilled_budget
 
     def generous(context: ReconcileContext) -> ReconcileContext:
-        given = refilled(replace(context, workload=replace(context.workload, refills=True)))
+        given = refilled(
+            replace(context, workload=replace(context.workload, resets_budget_on_progress=True))
+        )
         return replace(given, workload=context.workload)
 
     monkeypatch.setattr(repeated_failures, "with_refilled_budget", generous)

@@ -84,16 +84,16 @@ def _describe_gang(kind: Kind, obj: Object) -> Gang | None:
 
     model: Any = kind.model.model_validate(obj)
     workload: Workload = kind.describe(model, Settings())
-    if workload.together < 2:
+    if workload.min_running_replicas < 2:
         return None
-    first = workload.keys[: workload.together]
+    first = workload.keys[: workload.min_running_replicas]
     pod_by_type = {
         type_: workload.build_pod(ReplicaKey(type_, 0), 1, pod_group="", resumed=False)
         for type_ in {key.type for key in first}
     }
     return Gang(
         names=tuple(workload.pod_name(key) for key in workload.keys),
-        size=workload.together,
+        size=workload.min_running_replicas,
         pods=tuple(pod_by_type[key.type] for key in first),
         joins_alone=workload.scope is Scope.REPLICA,
     )

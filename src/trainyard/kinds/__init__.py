@@ -1,4 +1,5 @@
-"""One folder a kind, and `shared/`, what they have in common.
+"""The kinds of objects: one folder for each, and `shared/` with what several of them use.
 
-Pure: no awaiting, no I/O, no clock.
+Everything here is a pure function of its arguments: it does not await, read files of users, or ask
+what time it is.
 """

@@ -30,7 +30,7 @@ class Create:
     name: str
     manifest: Callable[[], Manifest] = field(compare=False, repr=False)
     generated: Generated = Generated.NOTHING
-    adopts: bool = False
+    takes_over_unowned: bool = False
     """An object of that name that nobody owns is taken over, and otherwise left as it is."""
 
     def takeover(self, uid: str) -> Patch:

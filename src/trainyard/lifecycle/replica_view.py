@@ -89,7 +89,7 @@ def sort_replicas(
     rules = workload.pod_failure_rules
     stopped = workload.paused or ledger.paused or ledger.evicted or bool(ledger.ended)
     replicas, not_running = [], []
-    for replica_type, key, name in workload.roster:
+    for replica_type, key, name in workload.replicas_by_rank:
         pod = pods.pop(name, None)
         record = records.get(name)
         old = None

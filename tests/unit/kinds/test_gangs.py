@@ -101,7 +101,7 @@ def test_a_priority_that_reaches_nobody_is_told() -> None:
     ("priority", "named"), [(0, ""), (9, ""), (10, "low"), (59, "low"), (60, "high"), (100, "high")]
 )
 def test_the_nearest_lower_priority_gives_the_class(priority: int, named: str) -> None:
-    assert Settings(priority_classes=("60=high", "10=low")).class_of(priority) == named
+    assert Settings(priority_classes=("60=high", "10=low")).priority_class_of(priority) == named
 
 
 def _pods(found: Workload) -> list[Manifest]:

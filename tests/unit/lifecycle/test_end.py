@@ -320,7 +320,7 @@ def test_a_succeeded_replica_stays_so_when_its_pod_is_deleted() -> None:
 
 @pytest.mark.parametrize(("decides", "lost", "expected"), [(0, 0, True), (0, 1, False)])
 def test_hope_ends_with_the_replica_that_decides(decides: int, lost: int, expected: bool) -> None:
-    workload = replace(World(pytorch()).workload, decides=ReplicaKey("worker", decides))
+    workload = replace(World(pytorch()).workload, deciding_replica=ReplicaKey("worker", decides))
     assert is_success_impossible(workload, {ReplicaKey("worker", lost)}) is expected
 
 

@@ -85,7 +85,7 @@ def test_a_viewer_that_is_refused_holds_up_no_pods() -> None:
 def test_a_viewer_whose_name_is_taken_holds_up_no_pods() -> None:
     """It is told while the job is not up, and in the job's status until the name is free."""
     world = World(pytorch(workers=1, tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}}))
-    (board,) = (each for each in world.workload.dependents if each.told_as)
+    (board,) = (each for each in world.workload.dependents if each.status_field)
     until = world.now + timedelta(seconds=4)
     world.conflicts = (Conflict(TENSOR_BOARDS, board.name, "TensorBoard default/mine", until),)
     world.settle()
@@ -105,7 +105,7 @@ def test_a_viewer_whose_name_is_taken_holds_up_no_pods() -> None:
 
 def test_a_viewer_that_is_refused_does_not_hide_what_keeps_the_job_from_running() -> None:
     world = World(pytorch(workers=1, tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}}))
-    (board,) = (each for each in world.workload.dependents if each.told_as)
+    (board,) = (each for each in world.workload.dependents if each.status_field)
     world.refusals = (Refusal(TENSOR_BOARDS, board.name, 403, "no right", world.now),)
     world.settle()
     assert world.condition("Running")[1] == "CreationRefused"  # type: ignore[index]

@@ -121,11 +121,11 @@ class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
         return replace(
             super().workload(),
             restart_after_success=False,
-            tells_all=True,
+            failure_condition_reports_success=True,
             clean_up=CleanUpPolicy.WORKERS if cleans else CleanUpPolicy.NONE,
         )
 
-    def node(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
+    def ssh_pod(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
         leads, debug = key.type == LAUNCHER, start.debug
         # A job in debug mode need not say what it will launch.
         is_told_what = bool(self.spec.torch_config.script or self.command(start.resume))
@@ -144,7 +144,7 @@ class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
             debug=(debug.command or pod_assembly.IDLE) if debug else None,
         )
 
-    def words(self, launch: LaunchLine) -> list[str]:
+    def typed_command_line(self, launch: LaunchLine) -> list[str]:
         line = cast("ColossalAILaunch", launch)
         words = ["colossalai", "run", "--nproc_per_node", str(line["processes"])]
         words += ["--master_addr", address(self.places, self.hosts[0])]

@@ -64,7 +64,7 @@ class _Factory(SshWorkloadFactory[DeepSpeedJobSpec]):
         return self.spec.worker.template
 
     @property
-    def decides(self) -> ReplicaKey:
+    def deciding_replica(self) -> ReplicaKey:
         return WORKER_0
 
     @cached_property
@@ -87,16 +87,16 @@ class _Factory(SshWorkloadFactory[DeepSpeedJobSpec]):
         """A resize replaces worker-0 alone: it carries the hostfile (decision 15)."""
         return str(self.total) if self.elastic and key == WORKER_0 else ""
 
-    def marks(self, key: ReplicaKey) -> Mapping[str, str]:
+    def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
         return {labels.JOB_ROLE: labels.MASTER_ROLE} if key == WORKER_0 else {}
 
-    def mode_type(self, key: ReplicaKey, entries: Sequence[ModeEntry]) -> str:
+    def run_mode_type(self, key: ReplicaKey, entries: Sequence[ModeEntry]) -> str:
         is_named = any(entry.type == LEGACY_MASTER for entry in entries)
         return LEGACY_MASTER if key == WORKER_0 and is_named else key.type
 
-    def node(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
+    def ssh_pod(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
         leads, debug = key == WORKER_0, start.debug
-        launches = leads and not debug and self._is_told_what(start.resume)
+        launches = leads and not debug and self._has_launch(start.resume)
         return SshPod(
             identity=self.identity,
             container=self.container(key.type),
@@ -113,7 +113,7 @@ class _Factory(SshWorkloadFactory[DeepSpeedJobSpec]):
             debug=(debug.command or DEBUG_COMMAND) if debug else None,
         )
 
-    def words(self, launch: LaunchLine) -> list[str]:
+    def typed_command_line(self, launch: LaunchLine) -> list[str]:
         line = cast("DeepSpeedLaunch", launch)
         words = ["deepspeed", "--hostfile", HOSTFILE_PATH]
         words += ["--master_addr", address(self.places, self.hosts[0])]
@@ -156,7 +156,7 @@ class _Factory(SshWorkloadFactory[DeepSpeedJobSpec]):
             **self.master_port(),
         }
 
-    def _is_told_what(self, resume: ResumeSpec | None) -> bool:
+    def _has_launch(self, resume: ResumeSpec | None) -> bool:
         """A job in debug mode need not say what it will launch."""
         run, custom = self.config.run, self.config.custom_command
         return any((run.python, run.module, run.exec, custom, self.command(resume)))

@@ -57,7 +57,7 @@ class _Factory(WorkloadFactory[GenericJobSpec]):
         )
 
     @property
-    def decides(self) -> None:
+    def deciding_replica(self) -> None:
         """Rules do."""
 
     @cached_property
@@ -69,7 +69,7 @@ class _Factory(WorkloadFactory[GenericJobSpec]):
             return None
         if not all(map(self._is_for_meeting, self.ports)):
             return None
-        return replace(found, may_serve=True)
+        return replace(found, may_answer_requests=True)
 
     # Decision 293.
     def _is_for_meeting(self, port: Mapping[str, Any]) -> bool:
@@ -112,18 +112,18 @@ class _Factory(WorkloadFactory[GenericJobSpec]):
             clean_up=CleanUpPolicy(self.spec.clean_up_policy),
         )
 
-    def beside(self) -> tuple[Dependent, ...]:
+    def extra_dependents(self) -> tuple[Dependent, ...]:
         keys = self._keys() if self.ports else ()
         return tuple(
             child_services.for_replica(self.identity, key, self._replica_name(key), self.ports)
             for key in keys
         )
 
-    def marks(self, key: ReplicaKey) -> Mapping[str, str]:
+    def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
         return {REPLICA_LABEL: self._replica_name(key)}
 
     @property
-    def has_names(self) -> bool:
+    def has_pod_dns(self) -> bool:
         """Not without `service`, by which no Service is to be created (decision 13)."""
         return bool(self.ports)
 

@@ -96,7 +96,7 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
         return ranks
 
     @cached_property
-    def meeting_point(self) -> Endpoint:
+    def rendezvous_endpoint(self) -> Endpoint:
         return self.endpoint(self.rank0)
 
     @property
@@ -115,7 +115,7 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
         if spec.tensorboard_spec:
             board = (
                 Dependent(
-                    TENSOR_BOARDS, self.identity.base, self._tensorboard, told_as="tensorboard"
+                    TENSOR_BOARDS, self.identity.base, self._tensorboard, status_field="tensorboard"
                 ),
             )
         return replace(
@@ -143,7 +143,7 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             "spec": self.spec.tensorboard_spec.dump(),
         }
 
-    def marks(self, key: ReplicaKey) -> Mapping[str, str]:
+    def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
         return {labels.JOB_ROLE: labels.MASTER_ROLE} if key == self.rank0 else {}
 
     @property
@@ -205,16 +205,18 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             change = {"command": command, "args": self._torchrun_args(key, script)}
         pod_assembly.change_container(pod, name, **change)
 
-    def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
+    def replaced_commands(
+        self, key: ReplicaKey, training: Manifest, debug: Manifest
+    ) -> dict[str, str]:
         """Torchrun under its own name, and not by the script that finds it in any image."""
         name = self.container(key.type)
         found = pod_template_rules.container_of(training, name).get("command")
         if found == torchrun_launch.command(elastic=self.elastic is not None):
             pod_assembly.change_container(training, name, command=["torchrun"])
-        return super().replaced(key, training, debug)
+        return super().replaced_commands(key, training, debug)
 
     def _master_env(self) -> dict[str, str]:
-        host, port = self.meeting_point
+        host, port = self.rendezvous_endpoint
         return {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
 
     def _plain_env(self, key: ReplicaKey) -> dict[str, str]:
@@ -233,7 +235,7 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             nodes=f"{elastic.min_replicas}:{elastic.max_replicas}" if elastic else str(self.total),
             processes=processes,
             backend=config.rdzv_backend,
-            endpoint="{}:{}".format(*self.meeting_point),
+            endpoint="{}:{}".format(*self.rendezvous_endpoint),
             run_id=self.identity.base,
             role=key.type,
             max_restarts=config.max_restarts,

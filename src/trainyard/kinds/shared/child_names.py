@@ -52,8 +52,11 @@ def replica_service_name(job: str, replica_type: str, index: int) -> str:
 
 
 def board_name(tensorboard: str) -> str:
-    """``<name>-tb``: pod and Service of a TensorBoard, whose own name a job's Service has."""
-    # Decision 63.
+    """``<name>-tb``: pod and Service of a TensorBoard.
+
+    A TensorBoard of a job is named as the job's Service, so its own Service needs another name
+    (decision 63).
+    """
     return f"{tensorboard}-tb"
 
 

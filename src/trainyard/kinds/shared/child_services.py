@@ -1,4 +1,4 @@
-"""The Services by which replicas, and the pages of viewers, are found."""
+"""The Services of replicas and of viewers' pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def service(
     spec: Mapping[str, Any],
     marks: Mapping[str, str] | None = None,
 ) -> Dependent:
-    """A Service of pods that belong to a job or viewer and have these labels, ready or not."""
+    """A Service of the pods of a job or viewer that have these labels, whether ready or not."""
 
     def manifest(actual: str) -> Manifest:
         selector = {labels.JOB_UID: identity.uid, **(marks or {})}
@@ -32,7 +32,7 @@ def service(
 
 
 def headless(identity: OwnerIdentity) -> Dependent:
-    """The one Service of a job: it gives every pod a name.
+    """The Service that gives every pod of a job a DNS name.
 
     Ranks must find each other before any of them is ready (decision 13).
     """
@@ -42,7 +42,6 @@ def headless(identity: OwnerIdentity) -> Dependent:
 def for_replica(
     identity: OwnerIdentity, key: ReplicaKey, name: str, ports: Sequence[dict[str, Any]]
 ) -> Dependent:
-    """A ClusterIP Service in front of one replica; its address outlives the replica's pods."""
-    # Decision 13.
+    """A ClusterIP Service of one replica; its address outlives the replica's pods (decision 13)."""
     marks = {labels.REPLICA_TYPE: key.type, labels.REPLICA_INDEX: str(key.ordinal)}
     return service(identity, name, {"ports": list(ports)}, marks)

@@ -1,4 +1,4 @@
-"""What every job has, whatever its kind."""
+"""What jobs of all kinds have in common: the model, and what may change after creation."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class Job(Model):
 
 
 def spec_hash(job: Job) -> str:
-    """Equal for two versions of a job exactly when they differ in mutable fields only."""
+    """A hash that two versions of a job share exactly if they differ in mutable fields only."""
     root = job.dump()
     for path in MUTABLE:
         _drop(root, path)
@@ -43,7 +43,7 @@ def spec_hash(job: Job) -> str:
 
 
 def _drop(parent: dict[str, Any], path: tuple[str, ...]) -> None:
-    """Take a field away; a block that only held mutable fields is as good as absent."""
+    """Remove a field, and the blocks around it that held nothing else: they equal absent ones."""
     key, *rest = path
     if rest and key in parent:
         _drop(parent[key], tuple(rest))

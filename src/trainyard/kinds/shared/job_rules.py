@@ -29,9 +29,10 @@ _GENERATED = 5  # what a server appends to generateName
 
 
 def check_name(metadata: ObjectMeta, replicas: Sequence[tuple[str, int]]) -> Iterator[Problem]:
-    """The name is a DNS label, and so is that of the last replica of every type (decision 11).
+    """The name is a DNS label, and so is the pod name of the last replica of each type (decision
+    11).
 
-    ``replicas`` are pairs of replica type and the highest number that there may be.
+    ``replicas`` are pairs of replica type and the highest possible number of replicas.
     """
     yield from _check_size(replicas)
     if metadata.name:
@@ -64,7 +65,7 @@ def check_name(metadata: ObjectMeta, replicas: Sequence[tuple[str, int]]) -> Ite
 
 
 def _check_size(replicas: Sequence[tuple[str, int]]) -> Iterator[Problem]:
-    """A job is not larger than the controller can count through (decision 85)."""
+    """A job has no more replicas than the controller can handle (decision 85)."""
     total = sum(count for _, count in replicas)
     if total > MAX_REPLICAS:
         yield error(("spec",), f"asks for {total} replicas; a job has at most {MAX_REPLICAS}")
@@ -91,11 +92,11 @@ def check_run_mode(
     path: Path = ("spec", "runMode")
     debug = [entry.type for entry in mode.debug.replica_specs]
     resume = [entry.type for entry in mode.pause.resume_specs]
-    yield from _known(debug, types, extra, (*path, "debug", "replicaSpecs"))
-    yield from _known(resume, types, extra, (*path, "pause", "resumeSpecs"))
+    yield from _known_types(debug, types, extra, (*path, "debug", "replicaSpecs"))
+    yield from _known_types(resume, types, extra, (*path, "pause", "resumeSpecs"))
 
 
-def _known(
+def _known_types(
     named: Sequence[str], types: Sequence[str], extra: Sequence[str], path: Path
 ) -> Iterator[Problem]:
     for index, name in enumerate(named):
@@ -138,7 +139,7 @@ def check_rank0(replicas: int, path: Path) -> Iterator[Problem]:
 def check_limit(
     policy: ReplicaRestartPolicy, judged: PodFailurePolicy | None, replica: Path
 ) -> Iterator[Problem]:
-    """A policy and a limit that leave nothing of each other, and no rule that restarts either."""
+    """A restart policy and a limit of which one makes the other useless."""
     if judged is not None:
         return
     given, path = policy.model_fields_set, (*replica, "restartPolicy")
@@ -150,7 +151,7 @@ def check_limit(
 
 
 def check_backoff(policy: RunPolicy, policies: Iterable[RestartPolicy]) -> Iterator[Problem]:
-    """A budget of restarts that no policy may spend."""
+    """A budget of restarts that no restart policy can spend."""
     path: Path = ("spec", "runPolicy", "backoffLimit")
     is_given = "backoff_limit" in policy.model_fields_set and policy.backoff_limit
     if policy.pod_failure_policy is not None or policy.hang.action == "Restart":
@@ -160,20 +161,20 @@ def check_backoff(policy: RunPolicy, policies: Iterable[RestartPolicy]) -> Itera
 
 
 def check_hang(observe: bool | None, given: Container[str]) -> Iterator[Problem]:
-    """What is to follow a hang that nobody can see. `given`: the fields of the run policy."""
+    """A policy on hangs of ranks that are not observed. `given`: fields set in the run policy."""
     if observe is False and "hang" in given:
         yield ignored(("spec", "runPolicy", "hang"), "observe is false, so that no hang is seen")
 
 
 def check_unused(model: Model, path: Path, switch: str = "enabled") -> Iterator[Problem]:
-    """Fields that were set beside a switch that was not."""
+    """Fields that were set although the switch that they depend on was not."""
     given = sorted(model.model_fields_set)
     if given and switch not in given:
         yield ignored(path, f"{switch} is not true")
 
 
 def check_script(words: Sequence[str], path: Path) -> Iterator[Problem]:
-    """A script that is named after the program that the launcher starts it with."""
+    """A script that begins with the interpreter, which the launcher starts itself."""
     if words and _INTERPRETER.match(words[0]):
         rest = words[1:]
         hint = f"; begin with '{rest[0][:80]}'" if rest and not rest[0].startswith("-") else ""
@@ -184,7 +185,7 @@ def check_script(words: Sequence[str], path: Path) -> Iterator[Problem]:
 def check_launched(
     template: Mapping[str, Any], kind: Kind, replica_type: str, path: Path, *, by: str
 ) -> Iterator[Problem]:
-    """The training container's own command, where the job starts something else instead."""
+    """Command and args of the training container where the job runs something else."""
     found = pod_template_rules.trainer(template, kind, replica_type)
     if found is None:
         return

@@ -1,8 +1,8 @@
-"""Spellings of earlier generations of the API, accepted with a warning and rewritten (decision 2).
+"""Old spellings of the API: accepted with a warning, and rewritten (decision 2).
 
-Each kind holds its own, as the `LEGACY` of its ``legacy.py``; here is what is done with them. They
-serve the reader, the admission of the API servers, the controller, the CRDs (which must declare
-them, lest a server prunes them) and ``trainyard convert``.
+Each kind lists its own as the `LEGACY` of its ``legacy.py``; this module rewrites them. The reader
+of manifests, admission, the controller and ``trainyard convert`` use it. CRDs declare the old
+fields too, or servers would prune them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """An integer that is ignored; ``instead`` does today what it did."""
+    """An integer field that is ignored; the field ``instead`` has its purpose today."""
 
     path: Keys
     instead: str
@@ -46,7 +46,7 @@ class Normalised:
     moves: dict[Path, Path] = field(default_factory=dict)
 
     def written(self, path: Path) -> Path:
-        """The user's own path of a place in the result."""
+        """The path at which the user wrote a place of the result."""
         for end in range(len(path), 0, -1):
             if (moved := self.moves.get(path[:end])) is not None:
                 return moved + path[end:]
@@ -90,7 +90,7 @@ RENAMES = (
     Rename(("spec", "runMode", "pause"), "enable", "enabled"),
     Rename(("spec", "scheduler", "t9kScheduler"), "Queue", "queue"),
 )
-"""In every kind that has old spellings."""
+"""Renames of all kinds that have old spellings."""
 ELASTIC = Rename(("spec", "elastic"), "enable", "enabled")
 
 
@@ -101,11 +101,11 @@ class Legacy:
     renames: tuple[Rename, ...] = RENAMES
     dropped: tuple[Dropped, ...] = ()
     note: Callable[[Normalised], None] = lambda result: None
-    """Warns about old spellings that have no current one and stay as they are."""
+    """Warns about old fields that have no successor and stay as they are."""
     layout: Layout | None = None
 
     def paths(self) -> Iterator[tuple[Keys, str]]:
-        """Path and hint of each old spelling, for documents."""
+        """Path of each old spelling and a hint, for the documentation."""
         for rename in self.renames:
             yield (*rename.parent, rename.old), format_path((*rename.parent, rename.new))
         for dropped in self.dropped:

@@ -1,4 +1,4 @@
-"""Who a job is: what names, labels and owner references are made from."""
+"""The identity of a job or viewer: its children's names, labels and owner references follow."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
 
 _GENERATED = "xxxxx"
-"""Stands for what a server appends to `generateName`, in a job that is only rendered."""
+"""In a job that is only rendered, this stands for what a server appends to `generateName`."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerIdentity:
-    """A job's names. `base` is `<job>-<hash5>`."""
+    """The identity of a job or viewer. `base` is the prefix of names, `<job>-<hash5>`."""
 
     kind: str
     api_version: str
@@ -30,7 +30,7 @@ class OwnerIdentity:
 
     @classmethod
     def of(cls, job: Job) -> OwnerIdentity:
-        """Of a stored job, or of one that is only rendered (its UID is then empty)."""
+        """The identity of a stored job, or of one that is only rendered, whose UID is empty."""
         meta = job.metadata
         name = meta.name or f"{meta.generate_name}{_GENERATED}"
         return cls(
@@ -51,7 +51,7 @@ class OwnerIdentity:
         return KINDS[self.kind].resource
 
     def labels(self) -> dict[str, str]:
-        """What everything that belongs to the job is labelled with (decision 12)."""
+        """The labels of all objects that belong to the job (decision 12)."""
         found = {
             labels.OWNER_NAME: self.name,
             labels.COMPONENT: self.kind.lower(),
@@ -63,7 +63,7 @@ class OwnerIdentity:
         return found
 
     def annotations(self) -> dict[str, str]:
-        """What the pods of a job are annotated with."""
+        """The annotations of all pods of the job."""
         found = {
             labels.WORKING_DIR: self.working_dir,
             labels.PYTHON: self.python,
@@ -72,7 +72,7 @@ class OwnerIdentity:
         return {name: value for name, value in found.items() if value}
 
     def metadata(self, name: str) -> dict[str, Any]:
-        """Metadata of an object that belongs to the job."""
+        """The metadata of an object that belongs to the job."""
         return {
             "name": name,
             "namespace": self.namespace,
@@ -81,7 +81,7 @@ class OwnerIdentity:
         }
 
     def owner_reference(self) -> dict[str, Any]:
-        """The reference by which objects go when the job goes."""
+        """The reference that has the garbage collector delete objects with the job."""
         return {
             "apiVersion": self.api_version,
             "kind": self.kind,

@@ -1,4 +1,4 @@
-"""Rules about processes and GPUs, and about variables that the launch sets."""
+"""Rules about processes per GPU, and about variables that launches set."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainyard.schema.problems import Path, Problem, warning
 def check_processes(
     processes: int, field: str, path: Path, container: Mapping[str, Any], *, is_given: bool
 ) -> Iterator[Problem]:
-    """Processes of a replica, as `field` says, beside the GPUs that its container asks for."""
+    """Warnings about a replica whose processes, by `field`, do not fit its container's GPUs."""
     gpus = pod_template_rules.gpu_count(container)
     if gpus and processes > gpus:
         message = f"{processes} processes share {gpus} GPUs, which is what the container asks for"
@@ -25,7 +25,7 @@ def check_processes(
 def check_ranks(
     container: Mapping[str, Any], replicas: int, total: int, path: Path
 ) -> Iterator[Problem]:
-    """Variables of a container that make its replicas take themselves for others."""
+    """Warnings about variables that give replicas a wrong rank or world size."""
     for index, variable in enumerate(container.get("env") or ()):
         name, value = variable.get("name"), variable.get("value")
         here = (*path, "env", index)

@@ -1,4 +1,7 @@
-"""Phases, condition types and reasons that users and their tools read (decision 34)."""
+"""Phases, condition types and reasons that users and their tools read (decision 34).
+
+The values are part of the API: they never change.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ NO_ROOM = (
     r"(?i)No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing"
     r"|inline_container\.cc:\d+\] \. unexpected pos"
 )
-"""What is said where a file cannot be written for want of room; the latter two by torch.save, which
-hides the system's words."""
+"""What programs log when a disk is full. The last two are of torch.save, which hides the system's
+error."""
 
 
 class Phase(StrEnum):
@@ -31,7 +34,10 @@ class Phase(StrEnum):
 
 
 class ConditionType(StrEnum):
-    """Types of ``status.conditions``, in the order in which they are listed."""
+    """Types of ``status.conditions``, in the order in which they are listed.
+
+    Launched: decision 100; Hung: decision 225.
+    """
 
     INITIALIZED = "Initialized"
     RUNNING = "Running"
@@ -39,14 +45,15 @@ class ConditionType(StrEnum):
     COMPLETED = "Completed"
     REPLICA_FAILURE = "ReplicaFailure"
     PAUSED = "Paused"
-    # Decision 100.
     LAUNCHED = "Launched"
-    # Decision 225.
     HUNG = "Hung"
 
 
 class ConditionReason(StrEnum):
-    """Reasons of conditions."""
+    """Reasons of conditions.
+
+    Repeated causes: decision 229; preflight: 128; Kueue: 170; hangs: 225.
+    """
 
     NONE = "-"
     NOT_FINISHED = "NotFinished"
@@ -58,7 +65,6 @@ class ConditionReason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     POD_FAILURE_POLICY = "PodFailurePolicy"
-    # Decision 229.
     RESTARTS_IN_VAIN = "RestartsInVain"
     NAME_CONFLICT = "NameConflict"
     CREATION_REFUSED = "CreationRefused"
@@ -68,14 +74,11 @@ class ConditionReason(StrEnum):
     RESUMED = "Resumed"
     QUEUE_MAX_DURATION = embedded_contract.QUEUE_MAX_DURATION
     LAUNCH_WAITS = "LaunchWaits"
-    # Decision 128.
     HOSTS_DIFFER = "HostsDiffer"
     PREFLIGHT_FAILED = "PreflightFailed"
-    # Decision 170.
     WAITS_FOR_ADMISSION = "WaitsForAdmission"
     EVICTED = "Evicted"
     FLAVOR_UNKNOWN = "FlavorUnknown"
-    # Decision 225.
     HUNG = "Hung"
     COLLECTIVES_DIFFER = "CollectivesDiffer"
     RANK_STOPPED = "RankStopped"
@@ -85,7 +88,10 @@ class ConditionReason(StrEnum):
 
 
 class EventReason(StrEnum):
-    """Reasons of Events on the job."""
+    """Reasons of Events on the job.
+
+    Stragglers: decision 287; ranks that never met: 364; node check: 295.
+    """
 
     CREATED = "Created"
     NEW_REPLICA = "NewReplica"
@@ -112,11 +118,8 @@ class EventReason(StrEnum):
     FLAVOR_UNKNOWN = "FlavorUnknown"
     HUNG = "Hung"
     WAITING_RANKS = "WaitingRanks"
-    # Decision 287.
     STRAGGLER = "Straggler"
-    # Decision 364.
     RANKS_APART = "RanksApart"
-    # Decision 295.
     NODE_CHECK = "NodeCheck"
 
 
@@ -125,14 +128,16 @@ _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)
 
 
 def missing_for_start(message: str) -> str:
-    """What a pod's last words say is missing for good; "" if they do not (decision 102)."""
+    """What an image lacks for a launch, by a termination message; "" if nothing (decision 102)."""
     found = _CANNOT_START.search(message)
     return found[1] if found else ""
 
 
 def launch_wait_message(message: str) -> str:
-    """What a launch waits for, in the message of its failed startup probe; "" in any other."""
-    # Decision 100: before it stands what the kubelet makes of the failure.
+    """What a launch waits for, by the message of its failed startup probe; "" for any other.
+
+    The kubelet's own words come first in it (decision 100).
+    """
     return message.partition("trainyard: ")[2].strip()
 
 
@@ -144,12 +149,12 @@ _PREFLIGHT_FAILED = re.compile(
 
 
 def preflight_difference(words: str) -> str:
-    """In what the hosts of a launch that starts differ; "" of words about anything else."""
+    """How the hosts of a starting launch differ; "" where the message is about anything else."""
     return words.removeprefix(_PREFLIGHT) if words.startswith(_PREFLIGHT) else ""
 
 
 def preflight_failure(message: str) -> str:
-    """What a launch missed on its hosts, in the last words of its pod; "" if it missed nothing."""
+    """What a launch lacked on its hosts, by its termination message; "" if it lacked nothing."""
     found = _PREFLIGHT_FAILED.search(message)
     return found[1] if found else ""
 
@@ -160,10 +165,10 @@ _REPORT = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _AGENT = re.compile(r"^[WEI]\d{4} [^\n]*torch/distributed/elastic/[^\n]*\n?", re.MULTILINE)
-"""What torchrun itself writes when a rank has failed; the cause is what the rank wrote before."""
+"""What torchrun writes when a rank has failed. The cause is what the rank itself wrote before."""
 
 
 def without_torchrun_report(message: str) -> str:
-    """The message without torchrun's report at its end, unless nothing else is there."""
+    """The message without torchrun's report at its end, unless there is nothing else in it."""
     rest = _AGENT.sub("", _REPORT.sub("", message))
     return rest if rest.strip() else message

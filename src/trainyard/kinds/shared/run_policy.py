@@ -1,4 +1,4 @@
-"""What the kinds share about how a job runs: mode, policy, elasticity, scheduler."""
+"""Fields of specs that several kinds share: run mode, run policy, elasticity and scheduler."""
 
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -185,7 +185,7 @@ RUN_POLICY = Field(
     description="Limits of the run, and what happens after it.",
     examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
 )
-"""`run_policy` of the specs that have all of it."""
+"""`run_policy` of specs that have all of its fields."""
 
 
 LAUNCH_TIMEOUT: int = Field(
@@ -201,13 +201,13 @@ LAUNCH_TIMEOUT: int = Field(
 
 
 def workload_fields(policy: object) -> dict[str, Any]:
-    """Fields of a `Workload` by any kind's `run_policy`."""
+    """The fields of a `Workload` that follow from a `run_policy`, of whatever kind."""
     failures: PodFailurePolicy | None = getattr(policy, "pod_failure_policy", None)
     rules = failures.rules if failures is not None else ()
     fields: dict[str, Any] = {
         "pod_failure_rules": tuple(rule.compiled() for rule in rules),
         "restart_judge": getattr(policy, "restart_judge", False),
-        "refills": getattr(policy, "backoff_reset", "Never") == "OnProgress",
+        "resets_budget_on_progress": getattr(policy, "backoff_reset", "Never") == "OnProgress",
     }
     if isinstance(policy, RunPolicy):
         fields |= {

@@ -1,7 +1,7 @@
-"""A script that is to become a job: what its user said of it, in the words of no kind.
+"""A script that `trainyard run SCRIPT` turns into a job, independent of the kind of job.
 
-Each kind that can run scripts has a ``script.py`` with ``spec(script)``, the spec of a job that
-runs it, and names the launchers that stand for it in its row.
+Each kind that can run scripts has a ``script.py`` with ``spec(script)``, which returns the spec of
+a job, and names its launchers in its row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GPU = "nvidia.com/gpu"
 
 
 class ScriptError(TrainyardError):
-    """A script cannot be run the way that was asked for; the text says how it can."""
+    """A script cannot be run as requested; the text says how it can."""
 
 
 class Mount(NamedTuple):
@@ -48,12 +48,12 @@ class Script:
     launcher: str
     replicas: int = 1
     processes: int = 1
-    """In each replica."""
+    """Processes of each replica."""
     gpus: int = 0
-    """Of each replica."""
+    """GPUs of each replica."""
     image: str
     interpreter: str = "python"
-    """What it is called where the replicas run; "" for a program that needs none."""
+    """The name of Python where the replicas run; "" for a program that needs none."""
     env: dict[str, str] = field(default_factory=dict)
     mounts: Sequence[Mount] = ()
     restarts: int = 0
@@ -63,7 +63,7 @@ class Script:
 
     @property
     def words(self) -> list[str]:
-        """What is run, as the arguments of ``python`` (or as a command of its own)."""
+        """The arguments of ``python``, or, for a program, the whole command."""
         prefix = ["-m"] if self.form == "module" else []
         return [*prefix, self.target, *self.arguments]
 
@@ -74,7 +74,7 @@ class Script:
 
     @property
     def restart_policy(self) -> str:
-        """Of its replicas."""
+        """The restart policy of its replicas."""
         return (RestartPolicy.ON_FAILURE if self.restarts else RestartPolicy.NEVER).value
 
     def refuse_unless_python(self) -> None:
@@ -112,10 +112,10 @@ class Script:
 
 
 def template(script: Script, container: str, **what: list[str]) -> dict[str, Any]:
-    """The pod of a replica; ``what`` is the container's command or args, or both.
+    """The pod template of a replica; ``what`` is the container's command, args or both.
 
-    ``$(NAME)`` in these would be replaced by Kubernetes: what a user wrote on a command line is
-    to arrive as it was written.
+    They are escaped: Kubernetes would expand ``$(NAME)``, but words of a command line must arrive
+    as the user wrote them.
     """
     main: dict[str, Any] = {"name": container, "image": script.image}
     main |= {key: [literal(word) for word in words] for key, words in what.items() if words}
@@ -139,12 +139,12 @@ def template(script: Script, container: str, **what: list[str]) -> dict[str, Any
 
 
 def literal(text: str) -> str:
-    """The text such that Kubernetes replaces nothing in it."""
+    """The text, escaped so that Kubernetes expands nothing in it."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
 def run_policy(script: Script) -> dict[str, Any]:
-    """`runPolicy` of the kinds that have all of it, as far as it is not the default."""
+    """`runPolicy` of kinds that have all of its fields, without defaults."""
     policy: dict[str, Any] = {}
     if script.restarts:
         policy["backoffLimit"] = script.restarts
@@ -154,7 +154,7 @@ def run_policy(script: Script) -> dict[str, Any]:
 
 
 def elastic(script: Script) -> dict[str, Any]:
-    """`elastic`, of a script that is."""
+    """`elastic`, if the script is to run elastically."""
     if not script.elastic:
         return {}
     least, most = script.elastic
@@ -169,5 +169,5 @@ def elastic(script: Script) -> dict[str, Any]:
 
 
 def scheduler(script: Script) -> dict[str, Any]:
-    """`scheduler`, where a queue was named."""
+    """`scheduler`, if a queue is named."""
     return {"scheduler": {"t9kScheduler": {"queue": script.queue}}} if script.queue else {}

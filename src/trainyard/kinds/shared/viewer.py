@@ -1,7 +1,7 @@
 """A viewer of training logs, whatever its kind, as the lifecycle sees it.
 
-It is one pod that serves a page, and a Service before it; beside the page other containers may
-bring logs from elsewhere.
+It is one pod that serves a page, and a Service. Other containers of the pod may fetch logs from
+elsewhere.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ViewerReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A valid viewer. `kind` is how texts call it, `program` its command and its container."""
+    """A valid viewer. `kind` names it in messages; `program` is its command and container."""
 
     kind: str
     namespace: str
@@ -71,14 +71,14 @@ class Viewer:
     pod: Manifest = field(repr=False, compare=False)
     service: Dependent = field(repr=False, compare=False)
     unserved: tuple[str, ...] = ()
-    """Sentences on what the spec names and cannot be shown."""
+    """Sentences, one for each source of logs that the spec names and that cannot be shown."""
     has_logs: bool = True
     fetchers: tuple[str, ...] = ()
-    """Containers that bring logs from elsewhere."""
+    """Names of the containers that fetch logs from elsewhere."""
 
     @property
     def revision(self) -> str:
-        """What the pod is built from; a pod of another one is replaced."""
+        """A digest of what the pod is built from; a pod with another one is replaced."""
         return str(self.pod["metadata"]["annotations"][labels.REVISION])
 
     @property

@@ -1,7 +1,8 @@
-"""A job, whatever its kind, as the lifecycle sees it.
+"""A job as the lifecycle sees it, whatever its kind.
 
-`describe()` turns a job into a `Workload`; from there on nothing asks for the kind. What differs
-between kinds is data here (whose exit decides, what a budget covers), or is behind `Builder`.
+A kind's `describe()` turns a job into a `Workload`; after that nothing asks for the kind. Kinds
+differ in data, such as whose exit decides and what a restart budget covers, and in the functions
+that build pods and other objects.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
 
 Manifest = dict[str, Any]
-# Decision 100.
 LAUNCHED_PATH = "/t9k/run/launched"
-"""A file in the container that launches others, once the training has begun."""
+"""A file in the launching container that exists once the training has begun (decision 100)."""
 
 
 class ReplicaKey(NamedTuple):
@@ -41,7 +41,7 @@ class RestartPolicy(StrEnum):
 # Decision 25. Shells and container runtimes tell a signal as 128 + its number:
 # https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html
 ASKS_FOR_RESTART = 138
-"""By which a program asks for its restart."""
+"""The exit code by which a program asks to be restarted."""
 RESTARTABLE_CODES = (130, 137, ASKS_FOR_RESTART, 143)
 """What `ExitCode` restarts: SIGINT, SIGKILL and SIGTERM besides."""
 
@@ -54,15 +54,15 @@ class SuccessPolicy(StrEnum):
 
 
 class FailureAction(StrEnum):
-    """What follows from a failure that a rule of `podFailurePolicy` matches (decision 114)."""
+    """What follows from a failure that matches a rule of `podFailurePolicy` (decision 114)."""
 
     FAIL_JOB = "FailJob"
     IGNORE = "Ignore"
-    """It starts again at no cost."""
+    """The replica starts again, and no budget is spent."""
     COUNT = "Count"
-    """It is the replica's own: the restart policy decides."""
+    """The failure is the replica's own: the restart policy decides."""
     RESTART = "Restart"
-    """It starts again whatever the restart policy says, while there is budget."""
+    """The replica starts again while there is budget, whatever the restart policy says."""
 
 
 class HangAction(StrEnum):
@@ -70,9 +70,9 @@ class HangAction(StrEnum):
 
     EXPLAIN = "Explain"
     RESTART = "Restart"
-    """The replica that is to blame has failed."""
+    """The replica to blame counts as failed."""
     FAIL = "Fail"
-    """The job has."""
+    """The job fails."""
 
 
 class CleanUpPolicy(StrEnum):
@@ -102,7 +102,7 @@ class Lifetime(Enum):
 
 
 class Generated(Enum):
-    """Contents that are random and so are made by whoever creates the object."""
+    """Contents of an object that only its creator can make: random ones, and looked-up values."""
 
     NOTHING = "nothing"
     SSH_KEYS = "ssh keys"
@@ -136,29 +136,32 @@ class ReplicaType:
 
 @dataclass(frozen=True, slots=True)
 class HangPolicy:
-    """How long ranks may get nowhere, and what follows. `may_serve`: the job may answer requests,
-    for which its ranks wait. `is_asked`: the user wants ranks observed even if that hides a
-    PYTHONPATH of the image; `chains`: what starts the training puts the observer before it.
-    `launched`: a launcher starts the ranks, and so means them to meet.
-    `record` builds the object of a name that keeps what was found."""
+    """How long ranks may make no progress, and what follows."""
 
     after_seconds: int
     action: HangAction
     record: Callable[[str, Mapping[str, str]], Manifest] = field(compare=False)
-    may_serve: bool = False
-    is_asked: bool = False
-    chains: bool = False
+    """Builds the ConfigMap of a name that keeps the evidence."""
+    may_answer_requests: bool = False
+    """Ranks may be waiting for requests: that is no hang."""
+    is_requested: bool = False
+    """The user wants ranks observed even if that hides a PYTHONPATH of the image."""
+    launch_adds_observer: bool = False
+    """What starts the training puts the observer before the PYTHONPATH."""
     launched: bool = False
+    """A launcher starts the ranks, so they are meant to meet."""
 
 
 Rule = Mapping[str, tuple[int, ...]]
-"""Replicas by type and indexes: a rule holds when all of them have the outcome."""
+"""Replica types and indexes. The rule holds when all these replicas have its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExitCodes:
-    """Exit codes of a container (None: of the one that decides): one of `values`, or none of them
-    if not `is_in`."""
+    """Matches a container's exit code that is in `values`, or, if not `is_in`, that is not.
+
+    `container` None: the one whose exit is the replica's.
+    """
 
     container: str | None
     is_in: bool
@@ -167,8 +170,10 @@ class ExitCodes:
 
 @dataclass(frozen=True, slots=True)
 class FailureRule:
-    """A rule of `podFailurePolicy`: by exit codes, or by conditions (type and status) of the pod,
-    or by reasons. No `types` means all."""
+    """A rule of `podFailurePolicy`: it matches exit codes, conditions of the pod or reasons.
+
+    `conditions` are pairs of type and status. Empty `types` mean all replica types.
+    """
 
     action: FailureAction
     types: frozenset[str] = frozenset()
@@ -179,7 +184,7 @@ class FailureRule:
 
 @dataclass(frozen=True, slots=True)
 class ElasticBounds:
-    """A job that goes on with fewer replicas than it would like."""
+    """Bounds of a job that may run with fewer replicas than it wants."""
 
     min_replicas: int
     max_replicas: int
@@ -187,7 +192,7 @@ class ElasticBounds:
 
 @dataclass(frozen=True, slots=True)
 class Dependent:
-    """An object beside the pods. `alternative` is the name to use when `name` is taken."""
+    """An object of a job besides its pods. `alternative` is its name where `name` is taken."""
 
     resource: Resource
     name: str
@@ -197,31 +202,32 @@ class Dependent:
     generated: Generated = Generated.NOTHING
     alternative: str = ""
     is_optional: bool = False
-    """Whether the job does without it where it cannot be had; that is not told either."""
-    told_as: str = ""
-    """Field of the job's status about it, a viewer; "" for other objects."""
+    """The job does without it where it cannot be created, and the status does not mention it."""
+    status_field: str = ""
+    """The field of the job's status about this object; "" if the status has none."""
 
 
 class WorkloadBuilder(Protocol):
     """Builds Kueue's Workload."""
 
     def __call__(self, name: str, counts: Mapping[str, int], replaces: str) -> Manifest:
-        """`counts`: replicas by type; `replaces`: the Workload whose slice it is to replace, ""
-        for none."""
+        """`counts`: replicas by type. `replaces`: the Workload that this one replaces, or ""."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRequest:
-    """What a job asks of Kueue before it has any pod, as an object that Kueue admits (decision
-    170). `counts`: replicas by type; types that have none are left out, if they never will."""
+    """The Workload that Kueue must admit before the job has pods (decision 170).
+
+    `counts`: replicas by type, without types that never have any.
+    """
 
     resource: Resource
     name: str
     queue: str
     counts: Mapping[str, int]
     manifest: WorkloadBuilder = field(compare=False)
-    adopts: bool = False
-    """One that nobody owns is taken over: Kueue has made it, in another cluster's name."""
+    takes_over_unowned: bool = False
+    """A Workload without owner is taken over: Kueue copied it from another cluster."""
     generated: Generated = Generated.NOTHING
 
 
@@ -237,9 +243,11 @@ class PodBuilder(Protocol):
         resumed: bool,
         joins: bool = False,
     ) -> Manifest:
-        """`pod_group`: name of the PodGroup that the pod joins, "" for none. `resumed`: the job
-        has been paused before, so that its `resumeSpecs` hold. `joins`: not all start with it. The
-        manifest carries name, labels, owner reference and `trainyard.dev/attempt`."""
+        """The manifest, with name, labels, owner reference and `trainyard.dev/attempt`.
+
+        `pod_group`: the PodGroup that the pod joins, or "". `resumed`: the job has been paused
+        before, so its `resumeSpecs` apply. `joins`: other replicas run already.
+        """
 
 
 @dataclass(frozen=True)
@@ -258,61 +266,59 @@ class Workload:
     pod_name: Callable[[ReplicaKey], str]
     build_pod: PodBuilder
     dependents: tuple[Dependent, ...]
-    # Decision 22.
-    decides: ReplicaKey | None
-    """The replica whose end decides (rank 0, worker-0, the launcher); None: rules decide."""
+    deciding_replica: ReplicaKey | None
+    """The replica whose end decides: rank 0, worker-0 or the launcher. None: rules decide
+    (decision 22)."""
     success_policy: SuccessPolicy = SuccessPolicy.RANK0
     success_rules: tuple[Rule, ...] = ()
     failure_rules: tuple[Rule, ...] = ()
     pod_failure_rules: tuple[FailureRule, ...] = ()
     scope: Scope = Scope.JOB
-    # Decision 24.
     survivors_stay: bool = False
-    """Scope JOB: running replicas are not restarted along; the launcher takes newcomers in."""
+    """In scope JOB: running replicas stay, and the launcher takes new ones in (decision 24)."""
     shared_budget: bool = True
     counts_backoff: bool = True
     """Whether status has `backoffCount`."""
-    tells_all: bool = False
-    """Whether the condition ReplicaFailure tells of the job's success too."""
+    failure_condition_reports_success: bool = False
+    """Whether the condition ReplicaFailure also reports the job's success."""
     restart_after_success: bool = True
-    """Whether the policy Always holds for an exit 0 too (never for the replica that decides)."""
+    """Whether the policy Always restarts after exit 0 too; never the deciding replica."""
     fail_fast: bool = True
-    """Any replica that failed for good fails the job (decision 23)."""
-    refills: bool = False
-    """Restarts are counted anew once the job has got further (decision 232)."""
+    """Any replica that failed and is not restarted fails the job (decision 23)."""
+    resets_budget_on_progress: bool = False
+    """Restarts are counted from 0 again once the job has made progress (decision 232)."""
     restart_judge: bool = False
-    """What fails again by one lasting cause fails for good (decision 229)."""
+    """A replica that fails again by the same lasting cause is not restarted (decision 229)."""
     clean_up: CleanUpPolicy = CleanUpPolicy.NONE
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
-    # Decision 101.
     launch_timeout_seconds: int | None = None
-    """How long the replica that decides may take to launch the others, once all run; None: it
-    launches nothing, or nothing is known of it."""
+    """How long the deciding replica may take to launch the others, once all run. None: it launches
+    nothing, or does not say when it has (decision 101)."""
     hang: HangPolicy | None = None
-    """None: its ranks are not observed, or not judged."""
+    """None: the ranks are not observed, or hangs are not looked for."""
     in_place: int | None = None
-    """Its replicas restart in their pods, where their processes have so many seconds to end; None:
+    """Seconds that processes have to end before replicas restart in their pods. None: they restart
     in new pods (decision 283)."""
     checks_nodes: bool = False
-    """Whether replicas that start together try their nodes first (decision 295)."""
+    """Whether replicas that start together check their nodes first (decision 295)."""
     paused: bool = False
     debug: bool = False
     elastic: ElasticBounds | None = None
     needs_gang: bool = False
     created: datetime | None = None
     request: WorkloadRequest | None = None
-    """Of a job that is handed to Kueue: it has pods only while that is admitted."""
-    at_size: Callable[[int], Workload] | None = None
-    """The same elastic job with so many replicas; None: its size is fixed."""
-    together: int = 1
-    """How many replicas must run for any of them to get on (decision 113)."""
+    """For Kueue: the job has pods only while this is admitted."""
+    with_size: Callable[[int], Workload] | None = None
+    """The same elastic job with this many replicas; None: the size is fixed."""
+    min_running_replicas: int = 1
+    """How many replicas must run for any of them to make progress (decision 113)."""
     warnings: tuple[str, ...] = ()
-    """What the spec asks for and does not get; told once, in events."""
+    """What the spec asks for and does not get; each is reported once, as an event."""
     spec_hash: str = ""
     revision: Callable[[ReplicaKey], str] = lambda key: ""
-    """Must equal the annotation `trainyard.dev/revision` of a replica's pod ("" where absent): a
-    pod that was built from something else is replaced, at no cost."""
+    """A pod whose annotation `trainyard.dev/revision` ("" if absent) differs is replaced, and no
+    budget is spent."""
 
     @cached_property
     def keys(self) -> tuple[ReplicaKey, ...]:
@@ -320,7 +326,7 @@ class Workload:
         return tuple(ReplicaKey(t.name, i) for t in self.types for i in range(t.replicas))
 
     @cached_property
-    def roster(self) -> tuple[tuple[ReplicaType, ReplicaKey, str], ...]:
+    def replicas_by_rank(self) -> tuple[tuple[ReplicaType, ReplicaKey, str], ...]:
         """Type, key and pod name of all replicas wanted, by rank."""
         return tuple((self.type_of[key.type], key, self.pod_name(key)) for key in self.keys)
 
@@ -336,9 +342,9 @@ class Workload:
 
 
 def objects(workload: Workload) -> Iterator[Manifest]:
-    """Everything that the controller would create for a job that is not paused, pods last.
+    """All objects that the controller would create for a job that is not paused, pods last.
 
-    Generated contents (keys) are left out.
+    Generated contents, such as keys, are missing.
     """
     pod_group = next((d.name for d in workload.dependents if d.resource.plural == "podgroups"), "")
     for dependent in workload.dependents:

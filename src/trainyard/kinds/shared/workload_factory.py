@@ -1,7 +1,7 @@
-"""How a job becomes a `Workload`: what all kinds do alike.
+"""Turns a job into a `Workload`: what all kinds share.
 
-A kind's `workload.py` holds a `WorkloadFactory` of its own that says only what differs: its replica
-types and their templates; who decides; how the training is launched.
+The `workload.py` of a kind derives its own `WorkloadFactory`, which states only what differs: the
+replica types and their templates, which replica decides, how the training is launched.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from trainyard.kinds.shared.workload import (
 from trainyard.schema.object_names import fnv1a64
 
 _FIRST_PORT, _PORTS = 20000, 12000
-"""Below the ports that Linux gives to outgoing connections (32768 to 60999)."""
+"""They end below the ports that Linux gives to outgoing connections (32768 to 60999)."""
 Entry = TypeVar("Entry", bound=ModeEntry)
 
 
@@ -58,8 +58,11 @@ class Endpoint(NamedTuple):
 
 
 class JobSpec(Protocol):
-    """What the spec of every job has. One that can change its size has `elastic_range` too, and
-    a `RunPolicy` as `run_policy` is heeded, and so is `pod_failure_policy` in any `run_policy`."""
+    """What the spec of every job has.
+
+    Optional attributes are `run_policy` (all fields of a `RunPolicy`, or some of them) and, if the
+    job can change its size, `elastic_range`.
+    """
 
     @property
     def run_mode(self) -> RunMode: ...
@@ -69,7 +72,7 @@ class JobSpec(Protocol):
 
 
 class ReplicaStart(NamedTuple):
-    """How a replica starts: at most an entry of each mode; whether it joins others."""
+    """How a replica starts: its entries in debug and resume mode, and whether it joins others."""
 
     debug: ReplicaDebugSet | None
     resume: ResumeSpec | None
@@ -80,10 +83,10 @@ Spec = TypeVar("Spec", bound=JobSpec)
 
 
 class WorkloadFactory(ABC, Generic[Spec]):
-    """One job of one kind, under an operator's settings; `Spec` is the kind's own."""
+    """Builds the workload of one job; `Spec` is the model of the kind's spec."""
 
     def __init__(self, job: Job, settings: Settings, size: int | None = None) -> None:
-        """`size`: replicas of an elastic job, if not as many as it wants."""
+        """`size`: the replicas of an elastic job; None: as many as it wants."""
         self.job = job
         self.settings = settings
         self._size = size
@@ -113,30 +116,30 @@ class WorkloadFactory(ABC, Generic[Spec]):
         return ReplicaKey(next((t for t, count in self.counts.items() if count), ""), 0)
 
     @property
-    def decides(self) -> ReplicaKey | None:
-        """See `Workload.decides`."""
+    def deciding_replica(self) -> ReplicaKey | None:
+        """See `Workload.deciding_replica`."""
         return self.rank0
 
-    def marks(self, key: ReplicaKey) -> Mapping[str, str]:
-        """Labels of a replica's pod that only this kind has."""
+    def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
+        """Labels of a replica's pod that only this kind sets."""
         return {}
 
-    def mode_type(self, key: ReplicaKey, entries: Sequence[ModeEntry]) -> str:
-        """The type under which a run mode's entries speak of a replica."""
+    def run_mode_type(self, key: ReplicaKey, entries: Sequence[ModeEntry]) -> str:
+        """The type by which entries of a run mode name a replica."""
         return key.type
 
     @property
-    def has_names(self) -> bool:
-        """Whether pods find each other by name."""
+    def has_pod_dns(self) -> bool:
+        """Whether pods find each other by DNS, for which the job needs a Service."""
         return True
 
     @property
     def needs_peers(self) -> bool:
-        """Whether a replica gets nowhere without the others."""
+        """Whether a replica makes no progress without the others."""
         return True
 
-    def beside(self) -> tuple[Dependent, ...]:
-        """Objects beside the pods that only this kind has."""
+    def extra_dependents(self) -> tuple[Dependent, ...]:
+        """Objects besides the pods that only this kind creates."""
         return ()
 
     def revision(self, key: ReplicaKey) -> str:
@@ -144,7 +147,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
         return ""
 
     def launch(self, pod: Manifest, key: ReplicaKey, start: ReplicaStart) -> None:
-        """Change an assembled pod so that it does its part of the job."""
+        """Change an assembled pod so that it runs its part of the job."""
         container = self.container(key.type)
         if start.debug:
             pod_assembly.wait_for_developer(pod, container, start.debug)
@@ -152,7 +155,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
             pod_assembly.apply_resume(pod, container, start.resume)
 
     def workload(self) -> Workload:
-        """The workload; a kind replaces the fields in which it differs."""
+        """The workload. A kind overrides this to replace fields."""
         identity, mode = self.identity, self.spec.run_mode
         found = Workload(
             kind=self.job.kind,
@@ -167,14 +170,14 @@ class WorkloadFactory(ABC, Generic[Spec]):
             pod_name=self.pod_name,
             build_pod=self.build_pod,
             dependents=(
-                *((child_services.headless(identity),) if self.has_names else ()),
+                *((child_services.headless(identity),) if self.has_pod_dns else ()),
                 *program_dependents(
                     identity, self.settings, self.spec, is_observed=self.hang is not None
                 ),
-                *self.beside(),
+                *self.extra_dependents(),
                 *(self.gang.dependents() if self.gang else ()),
             ),
-            decides=self.decides,
+            deciding_replica=self.deciding_replica,
             counts_backoff=self.kind.has_shared_budget,
             hang=self.hang,
             paused=mode.pause.enabled,
@@ -182,10 +185,10 @@ class WorkloadFactory(ABC, Generic[Spec]):
             elastic=self.elastic,
             needs_gang=bool(self.gang and self.gang.backend is GangBackend.NONE),
             request=self._request,
-            at_size=(lambda size: type(self)(self.job, self.settings, size).workload())
+            with_size=(lambda size: type(self)(self.job, self.settings, size).workload())
             if self.elastic
             else None,
-            together=self._together,
+            min_running_replicas=self._min_running_replicas,
             warnings=self.gang.warnings if self.gang else (),
             spec_hash=spec_hash(self.job),
             created=self.job.metadata.creation_timestamp,
@@ -194,7 +197,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
         return replace(found, **workload_fields(getattr(self.spec, "run_policy", None)))
 
     @property
-    def _together(self) -> int:
+    def _min_running_replicas(self) -> int:
         if self.spec.run_mode.debug.enabled or not self.needs_peers:
             return 1
         return self.elastic.min_replicas if self.elastic else self.total
@@ -215,7 +218,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
 
     @property
     def starts_ranks(self) -> bool:
-        """Whether a launcher of the job's starts the ranks, in an environment that it makes."""
+        """Whether a launcher of the job starts the ranks, and so can add the observer to them."""
         return False
 
     @cached_property
@@ -231,8 +234,10 @@ class WorkloadFactory(ABC, Generic[Spec]):
 
     @property
     def elastic_total(self) -> int | None:
-        """Replicas wanted of an elastic job; a target out of its bounds is taken to the nearest
-        one (decision 30)."""
+        """Replicas wanted of an elastic job: the target, moved into the bounds (decision 30).
+
+        None: the size is fixed.
+        """
         if self._range is None or self.elastic is None:
             return None
         if self._size is not None:
@@ -251,7 +256,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
 
     @cached_property
     def gang(self) -> Gang | None:
-        """The job's wish to be scheduled as one."""
+        """The gang, if the job asks to be scheduled all or none."""
         return gang_of(
             self.identity,
             self.settings,
@@ -262,7 +267,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
 
     @property
     def _request(self) -> WorkloadRequest | None:
-        """What the job asks of Kueue, if it is handed to it."""
+        """The Workload for Kueue, if the job goes through it."""
         gang = self.gang
         if gang is None or gang.backend is not GangBackend.KUEUE:
             return None
@@ -299,19 +304,19 @@ class WorkloadFactory(ABC, Generic[Spec]):
 
     @cached_property
     def domain(self) -> str:
-        """What follows a pod's host name in its full one, as the cluster's DNS has it."""
+        """The DNS domain of the job's pods."""
         return f"{self.identity.base}.{self.identity.namespace}.svc.{self.settings.cluster_domain}"
 
     def host(self, key: ReplicaKey) -> str:
-        """What a replica is called by its peers."""
+        """The name or address by which peers reach a replica."""
         pod = self.pod_name(key)
         return child_names.loopback_address(pod) if self.settings.plain_processes else pod
 
     def endpoint(self, key: ReplicaKey) -> Endpoint:
-        """Where a replica listens for the others.
+        """Where a replica listens for its peers.
 
-        Without namespaces all pods of this machine share its network: each has a loopback address
-        of its own, and each job a port of its own (decision 41).
+        Without namespaces all pods share the machine's network: each pod has a loopback address of
+        its own, and each job a port of its own (decision 41).
         """
         port = self.settings.master_port
         if self.settings.plain_processes:
@@ -340,8 +345,8 @@ class WorkloadFactory(ABC, Generic[Spec]):
         if start.debug:
             training = self._bare_pod(key, attempt, member)
             self.launch(training, key, ReplicaStart(None, start.resume))
-            if told := self.replaced(key, training, pod):
-                pod["metadata"]["annotations"][labels.REPLACED] = json.dumps(told)
+            if commands := self.replaced_commands(key, training, pod):
+                pod["metadata"]["annotations"][labels.REPLACED] = json.dumps(commands)
         return pod
 
     def _bare_pod(self, key: ReplicaKey, attempt: int, member: Membership) -> Manifest:
@@ -352,9 +357,11 @@ class WorkloadFactory(ABC, Generic[Spec]):
             pod, self.container(key.type), *mine, attempt, self.hang
         )
 
-    def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
-        """By container, the lines for a shell that a pod in debug mode does not run: of one that
-        trains and one that does not (decision 109)."""
+    def replaced_commands(
+        self, key: ReplicaKey, training: Manifest, debug: Manifest
+    ) -> dict[str, str]:
+        """By container: the shell lines of the training pod that the debug pod does not run
+        (decision 109)."""
         given = pod_template_rules.containers(self.template(key.type))
         return shell_quoting.replaced_commands(
             pod_template_rules.containers(training), pod_template_rules.containers(debug), given
@@ -369,7 +376,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
             labels.REPLICA_TYPE: key.type,
             labels.REPLICA_INDEX: str(key.ordinal),
             **member.labels,
-            **self.marks(key),
+            **self.extra_labels(key),
         }
         revision = self.revision(key)
         metadata["annotations"] = {
@@ -385,10 +392,10 @@ class WorkloadFactory(ABC, Generic[Spec]):
 
     def _pod_spec(self, key: ReplicaKey, member: Membership) -> dict[str, Any]:
         spec = dict(self.template(key.type).get("spec") or {})
-        # Decision 3.
+        # The controller restarts replicas, not the kubelet (decision 3).
         spec["restartPolicy"] = "Never"
         spec["hostname"] = self.host_name(key)
-        if self.has_names:
+        if self.has_pod_dns:
             spec["subdomain"] = self.identity.base
             dns = dict(spec.get("dnsConfig") or {})
             dns["searches"] = [*(dns.get("searches") or ()), self.domain]
@@ -412,5 +419,5 @@ class WorkloadFactory(ABC, Generic[Spec]):
         )
 
     def _entry(self, key: ReplicaKey, entries: Sequence[Entry]) -> Entry | None:
-        named = self.mode_type(key, entries)
+        named = self.run_mode_type(key, entries)
         return next((entry for entry in entries if entry.type == named), None)

@@ -25,9 +25,9 @@ def has_succeeded(
     if workload.success_policy is SuccessPolicy.ALL_REPLICAS:
         least = workload.elastic.min_replicas if workload.elastic else workload.replicas
         everybody = all(key in done or key in out for key in workload.keys)
-        return everybody and workload.decides in done and len(done) >= least
-    if workload.decides is not None:
-        return workload.decides in done
+        return everybody and workload.deciding_replica in done and len(done) >= least
+    if workload.deciding_replica is not None:
+        return workload.deciding_replica in done
     if workload.success_rules:
         return any(is_met(rule, done) for rule in workload.success_rules)
     return len(done) == workload.replicas
@@ -40,8 +40,8 @@ def first_failed_rule(workload: Workload, lost: AbstractSet[ReplicaKey]) -> Rule
 
 def is_success_impossible(workload: Workload, lost: AbstractSet[ReplicaKey]) -> bool:
     """Whether no success rule can be met any more."""
-    if workload.decides is not None:
-        return workload.decides in lost
+    if workload.deciding_replica is not None:
+        return workload.deciding_replica in lost
     if not workload.success_rules:
         return bool(lost)
     return all(_needs_any(rule, lost) for rule in workload.success_rules)

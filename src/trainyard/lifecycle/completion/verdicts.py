@@ -51,7 +51,7 @@ def success(
 
 def success_of_deciding_replica(context: ReconcileContext) -> Verdict | None:
     """Whether the one replica that decides, where one does, has ended with 0."""
-    if context.workload.decides is None:
+    if context.workload.deciding_replica is None:
         return None
     return success(context, context.ledger, frozenset())
 

@@ -62,8 +62,10 @@ def _newcomers(context: ReconcileContext) -> list[str]:
     it tells may be erased.
     """
     known = set(entries_of(context.before))
-    if context.workload.at_size is not None and context.ledger.size is not None:
-        known |= {name for _, _, name in context.workload.at_size(context.ledger.size).roster}
+    if context.workload.with_size is not None and context.ledger.size is not None:
+        known |= {
+            name for _, _, name in context.workload.with_size(context.ledger.size).replicas_by_rank
+        }
     return [r.name for r in context.view.replicas if r.name not in known]
 
 
@@ -80,7 +82,7 @@ def _given_up_replicas(context: ReconcileContext) -> list[str]:
 
 def can_go_on_without(workload: Workload, view: View, lost: Collection[ReplicaKey]) -> bool:
     """Whether an elastic job has enough replicas left, rank 0 among them."""
-    if workload.elastic is None or workload.decides in lost:
+    if workload.elastic is None or workload.deciding_replica in lost:
         return False
     left = sum(1 for r in view.replicas if r.state is not State.FAILED or r.key not in lost)
     return left >= workload.elastic.min_replicas
@@ -99,7 +101,7 @@ def is_running(workload: Workload, view: View) -> bool:
     # Decision 30: it runs with what fits.
     away = [r for r in view.not_running if r.state is not State.SUCCEEDED]
     well = len(view.replicas) - len(away)
-    without_rank0 = any(r.key == workload.decides for r in away)
+    without_rank0 = any(r.key == workload.deciding_replica for r in away)
     return well >= workload.elastic.min_replicas and not without_rank0
 
 

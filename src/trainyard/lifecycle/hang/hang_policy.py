@@ -99,7 +99,9 @@ def observe(context: ReconcileContext) -> HangObservation:
     if not ranks:
         return HangObservation()
     gone = frozenset(each.short_name for each in context.view.not_running if each.ended)
-    verdict = hang_detector.detect_hang(ranks, context.now, gone=gone, serves=policy.may_serve)
+    verdict = hang_detector.detect_hang(
+        ranks, context.now, gone=gone, serves=policy.may_answer_requests
+    )
     return _with_due_time(ranks, verdict, policy, context.now)
 
 

@@ -140,10 +140,10 @@ def _number(base: str, name: str) -> int:
 
 def at_admitted_size(workload: Workload, admission: Admission) -> Workload:
     """An elastic job with no more replicas than were admitted."""
-    if workload.at_size is None or admission.current is None or not admission.is_admitted:
+    if workload.with_size is None or admission.current is None or not admission.is_admitted:
         return workload
     size = sum(_admitted_counts(admission.current).values())
-    return workload.at_size(size) if size < workload.replicas else workload
+    return workload.with_size(size) if size < workload.replicas else workload
 
 
 def counts_of(owned: Owned) -> dict[str, int]:

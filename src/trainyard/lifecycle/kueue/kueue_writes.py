@@ -70,7 +70,7 @@ def _fits(wanted: Mapping[str, int], has: Mapping[str, int]) -> bool:
 def _create(admission: Admission, replaces: str = "") -> Create:
     request, name = admission.request, admission.next_name
     build = partial(request.manifest, name, request.counts, replaces)
-    adopts = request.adopts and name == request.name
+    adopts = request.takes_over_unowned and name == request.name
     return Create(request.resource, name, build, request.generated, adopts)
 
 

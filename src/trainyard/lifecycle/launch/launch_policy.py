@@ -106,7 +106,7 @@ def _launching_replica(context: ReconcileContext) -> Replica | None:
     if context.workload.launch_timeout_seconds is None:
         return None
     for replica in context.view.replicas:
-        if replica.key == context.workload.decides:
+        if replica.key == context.workload.deciding_replica:
             return replica if replica.state is State.RUNNING else None
     return None
 

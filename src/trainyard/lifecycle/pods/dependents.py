@@ -54,7 +54,7 @@ def find_needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs
             creates.append(_create(dependent, name))
             if dependent.is_optional:
                 optional.append(creates[-1])
-            elif not dependent.told_as:
+            elif not dependent.status_field:
                 relied_on.append(creates[-1])
                 conflicts += [conflict] if conflict is not None else []
         if dependent.resource.plural == POD_GROUPS:

@@ -47,9 +47,9 @@ def with_refilled_budget(context: ReconcileContext) -> ReconcileContext:
     """With the whole budget, where `runPolicy.backoffReset` is OnProgress and it has got further
     since a restart cost something."""
     ledger = context.ledger
-    if not context.workload.refills or not current_position(context).is_further_than(
-        ledger.reached
-    ):
+    if not context.workload.resets_budget_on_progress or not current_position(
+        context
+    ).is_further_than(ledger.reached):
         return context
     records = {name: replace(record, restarts=0) for name, record in ledger.records.items()}
     return context.with_ledger(replace(ledger, backoff=0, records=records))

@@ -88,7 +88,8 @@ def _decide_each(
 ) -> RestartDecision:
     # Where rules decide there is no single end that is worth waiting for.
     due = [
-        _success_decided_at(context, r) if context.workload.decides else context.now for r in again
+        _success_decided_at(context, r) if context.workload.deciding_replica else context.now
+        for r in again
     ]
     ready = [r for r, moment in zip(again, due, strict=True) if moment <= context.now]
     response = single_restarts.decide(context, [*down, *ready])

@@ -73,7 +73,7 @@ def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica)
         replica.state is State.SUCCEEDED
         and meaning_of(replica.type).after_success
         and workload.restart_after_success
-        and replica.key != workload.decides
+        and replica.key != workload.deciding_replica
         and _has_budget(workload, ledger, replica)
     )
 

@@ -78,7 +78,7 @@ def _creation_reason(
 
 
 def _viewer_objects(context: ReconcileContext) -> set[tuple[Resource, str]]:
-    return {(d.resource, d.name) for d in context.workload.dependents if d.told_as}
+    return {(d.resource, d.name) for d in context.workload.dependents if d.status_field}
 
 
 def _missing_objects(needs: Needs, replicas: Sequence[Replica]) -> set[tuple[Resource, str]]:

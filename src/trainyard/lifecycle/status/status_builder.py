@@ -217,7 +217,11 @@ class StatusBuilder:
         if counts["failed"]:
             return texts.stopped(counts["failed"])
         if self.phase == Phase.SUCCEEDED:
-            return texts.ALL_FINISHED if self._workload.tells_all else texts.RUNNING
+            return (
+                texts.ALL_FINISHED
+                if self._workload.failure_condition_reports_success
+                else texts.RUNNING
+            )
         are_well = counts["running"] + counts["succeeded"] == sum(counts.values())
         return texts.RUNNING if are_well else texts.NO_FAILURE
 

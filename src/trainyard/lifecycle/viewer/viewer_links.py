@@ -26,9 +26,9 @@ def report_viewers(context: ReconcileContext, status: StatusBuilder) -> PolicyRe
 def viewer_status_fields(workload: Workload, observed: Observed) -> dict[str, Any]:
     """The fields of status about those that a job has."""
     return {
-        dependent.told_as: _link(workload, dependent, observed)
+        dependent.status_field: _link(workload, dependent, observed)
         for dependent in workload.dependents
-        if dependent.told_as
+        if dependent.status_field
     }
 
 
@@ -45,7 +45,7 @@ def _link(workload: Workload, dependent: Dependent, observed: Observed) -> dict[
             "namespace": workload.namespace,
             "uid": found.uid if found else "",
         },
-        "name": dependent.told_as,
+        "name": dependent.status_field,
     }
     if found is not None and found.status.get("phase") == ViewerPhase.RUNNING:
         return status | _link_fields(f"{resource.kind} [{name}] is ready", found, ready=True)

@@ -224,7 +224,7 @@ class Executor:
         except NotFound:
             return False
         child = children.decode(raw)
-        if action.adopts and not raw["metadata"].get("ownerReferences"):
+        if action.takes_over_unowned and not raw["metadata"].get("ownerReferences"):
             return await self._patch(job, action.takeover(child.uid))
         if child.owner_uid != job.uid:
             self.refusals.record_conflict(

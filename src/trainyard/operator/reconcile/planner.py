@@ -79,7 +79,11 @@ class Planner:
         made = self._description(record)
         if isinstance(made, InvalidObject):
             return []
-        return [made.pod_name] if record.kind.is_viewer else [name for _, _, name in made.roster]
+        return (
+            [made.pod_name]
+            if record.kind.is_viewer
+            else [name for _, _, name in made.replicas_by_rank]
+        )
 
     def _plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         is_over = (record.status or {}).get("phase") in FINAL_PHASES

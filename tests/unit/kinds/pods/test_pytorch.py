@@ -90,7 +90,7 @@ def test_ranks_count_through_types_then_indexes(
     ranks = {(k.type, k.ordinal): int(env(pod(described, *k))["RANK"]) for k in described.keys}
     assert ranks == expected
     assert {env(pod(described, *k))["WORLD_SIZE"] for k in described.keys} == {str(len(expected))}
-    assert described.decides == ReplicaKey(*min(expected, key=lambda k: expected[k]))
+    assert described.deciding_replica == ReplicaKey(*min(expected, key=lambda k: expected[k]))
 
 
 def test_plain_environment_comes_before_the_users_whose_values_win() -> None:

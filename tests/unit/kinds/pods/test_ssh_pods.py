@@ -118,7 +118,7 @@ def test_worker_0_launches_and_the_others_serve() -> None:
     hostfile = pod(workload)["metadata"]["annotations"][HOSTFILE]
     assert hostfile == "".join(f"{name} slots=4\n" for name in names)
     assert HOSTFILE not in pod(workload, number=1)["metadata"]["annotations"]
-    assert workload.decides == ReplicaKey("worker", 0)
+    assert workload.deciding_replica == ReplicaKey("worker", 0)
 
 
 def test_a_replica_has_one_name_in_hostfile_dns_and_ssh() -> None:

@@ -1,4 +1,4 @@
-"""Rules of ``runPolicy.podFailurePolicy``: those of batch/v1, and of what is ours in it.
+"""Rules of ``runPolicy.podFailurePolicy``: those of batch/v1, and those of our additions.
 
 https://github.com/kubernetes/kubernetes/blob/master/pkg/apis/batch/validation/validation.go
 (validatePodFailurePolicy) (decision 114).
@@ -50,7 +50,7 @@ def check_failure_policy(
 
 
 def _covers(first: PodFailureRule, second: PodFailureRule) -> bool:
-    """Whether whatever the second rule matches is matched by the first."""
+    """Whether the first rule matches everything that the second does."""
     if first.replica_types and not set(second.replica_types or [None]) <= set(first.replica_types):
         return False
     codes, others = first.on_exit_codes, second.on_exit_codes

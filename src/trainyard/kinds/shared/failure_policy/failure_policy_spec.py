@@ -87,7 +87,7 @@ class PodFailureRule(Model):
     )
 
     def compiled(self) -> FailureRule:
-        """As the lifecycle wants it."""
+        """The rule in the form that the lifecycle uses."""
         codes = self.on_exit_codes
         return FailureRule(
             action=FailureAction(self.action),

@@ -1,4 +1,7 @@
-"""`status.goodput`: what a job's wall time was spent on."""
+"""The parts of a job's wall time in `status.goodput`.
+
+The models of the status are elsewhere, so that readers of a status need not import pydantic.
+"""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -6,7 +9,7 @@ from typing import Any
 
 
 class GoodputPart(StrEnum):
-    """What time is spent on, in the order in which it is told."""
+    """What time is spent on, in the order of reports."""
 
     QUEUED = "queued"
     STARTING = "starting"
@@ -19,8 +22,8 @@ class GoodputPart(StrEnum):
 
 
 def seconds_by_part(status: Mapping[str, Any] | None) -> Iterator[tuple[str, float]]:
-    """What a status accounts for; what others wrote there and is no number is left out."""
-    told = (status or {}).get("goodput") or {}
+    """Parts and seconds of a status. Values that are no numbers are left out."""
+    goodput = (status or {}).get("goodput") or {}
     for part in GoodputPart:
-        if isinstance(value := told.get(part.value), int | float) and value >= 0:
+        if isinstance(value := goodput.get(part.value), int | float) and value >= 0:
             yield part.value, float(value)

@@ -1,4 +1,4 @@
-"""Whether ranks are observed, and what follows when they get nowhere: fields of run policies."""
+"""Fields of run policies: whether ranks are observed, and what follows when they hang."""
 
 from typing import Annotated, Literal
 

@@ -1,10 +1,10 @@
-"""How the ranks of a job are observed, and what follows when they hang (decision 222).
+"""How the observer of ranks comes into pods, and what follows when ranks hang (decision 222).
 
-The observer's programs come by the Secret by which a pod finds the channel: without one, nobody
-could hear of them. The node agent of an embedded cluster has them itself (decision 360). A Python
-finds them by PYTHONPATH, before everything that the user has there. An image's own cannot be seen
-from outside, so whoever can see it puts ours before it (decision 223): that node agent, and the
-programs that start a launcher.
+The observer's programs are in the Secret of the report channel: without one they could report to
+nobody. The node agent of an embedded cluster has them itself (decision 360). Python finds them by
+PYTHONPATH, where they come before all that the user has there. The PYTHONPATH of an image cannot be
+seen from here. So programs that can see it put the observer first (decision 223): that node agent,
+and those that start a launcher.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trainyard.payloads.shipping import HOOK, OBSERVER_ARCHIVE
 
 VOLUME = "trainyard-observer"
 EVENTS = "TRAINYARD_EVENTS"
-"""Folders in which the training may write files for TensorBoard, as in a PATH."""
+"""Variable with the folders in which the training may write for TensorBoard, `:` between them."""
 _READABLE = 0o444
 
 
@@ -41,14 +41,17 @@ def hang_policy_of(
     *,
     launched: bool,
 ) -> HangPolicy | None:
-    """What the lifecycle is to know; None where nobody observes. `training` are the containers
-    that train; `launched`: see `HangPolicy`."""
-    chains = launched or settings.brings_observer
+    """The job's policy on hangs; None where its ranks are not observed.
+
+    `training` are the containers that train. `launched`: see `HangPolicy`.
+    """
+    launch_adds_observer = launched or settings.brings_observer
     run_policy: Any = getattr(spec, "run_policy", None)
     if getattr(run_policy, "observe", False) is False:
         return None
-    is_asked = bool(run_policy.observe) or "hang" in run_policy.model_fields_set
-    if not (is_asked or chains or any(_given(each) is not None for each in training)):
+    is_requested = bool(run_policy.observe) or "hang" in run_policy.model_fields_set
+    has_path = any(_pythonpath_of(each) is not None for each in training)
+    if not (is_requested or launch_adds_observer or has_path):
         return None
     hang: Hang = run_policy.hang
 
@@ -58,15 +61,22 @@ def hang_policy_of(
 
     action = HangAction(hang.action)
     return HangPolicy(
-        hang.after_seconds, action, record, is_asked=is_asked, chains=chains, launched=launched
+        hang.after_seconds,
+        action,
+        record,
+        is_requested=is_requested,
+        launch_adds_observer=launch_adds_observer,
+        launched=launched,
     )
 
 
 def answers_requests(template: Any) -> bool:
-    """Whether the pods of a template say that they answer somebody's requests."""
-    told = ("ports", "readinessProbe", "livenessProbe")
+    """Whether a template declares that its pods answer requests: by ports or probes."""
+    declarations = ("ports", "readinessProbe", "livenessProbe")
     return any(
-        each.get(field) for each in pod_template_rules.containers(template) for field in told
+        each.get(field)
+        for each in pod_template_rules.containers(template)
+        for field in declarations
     )
 
 
@@ -78,21 +88,28 @@ def with_observer(
     attempt: int,
     policy: HangPolicy | None,
 ) -> Manifest:
-    """The pod with the channel, and the observer, in one container; without the observer where its
-    PYTHONPATH comes from elsewhere."""
+    """The pod with the report channel and the observer in one container.
+
+    Without the observer where the container's PYTHONPATH comes from a ConfigMap or Secret, so that
+    ours cannot be put before it.
+    """
     pod = report_channel_env.with_channel(pod, container, identity, settings)
     if not settings.channel_address or policy is None:
         return pod
     training = pod_template_rules.container_of(pod, container)
-    env = list(training.get("env") or ()) if policy.chains else _with_path(training, policy)
+    env = (
+        list(training.get("env") or ())
+        if policy.launch_adds_observer
+        else _with_path(training, policy)
+    )
     if env is None or pod_assembly.is_mounted(pod, container, OBSERVER_PATH):
         return pod
     value = f"attempt={attempt},after={policy.after_seconds},files={CHANNEL_PATH},url="
-    told = {
+    variable = {
         "name": OBSERVE,
         "value": value + report_channel_env.report_url(pod, identity, settings),
     }
-    pod_assembly.change_container(pod, container, env=[told, *env])
+    pod_assembly.change_container(pod, container, env=[variable, *env])
     if settings.brings_observer:
         return pod
     mount = {"name": VOLUME, "mountPath": OBSERVER_PATH, "readOnly": True}
@@ -109,20 +126,23 @@ def with_observer(
     return pod
 
 
-def _given(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _pythonpath_of(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
     variables = container.get("env") or ()
     return next((each for each in variables if each.get("name") == PYTHONPATH), None)
 
 
 def _with_path(container: Mapping[str, Any], policy: HangPolicy) -> list[Any] | None:
-    """The variables of a container that nobody of ours starts; None where its PYTHONPATH is not
-    to be known, and nobody has asked to be observed at its price."""
-    given, variables = _given(container), list(container.get("env") or ())
+    """The variables of a container whose command no program of ours starts, with the observer in
+    PYTHONPATH.
+
+    None where ours would hide a PYTHONPATH that cannot be known, unless the user asks for that.
+    """
+    given, variables = _pythonpath_of(container), list(container.get("env") or ())
     if given is None:
         ours = {"name": PYTHONPATH, "value": OBSERVER_PATH}
-        return [ours, *variables] if policy.is_asked else None
+        return [ours, *variables] if policy.is_requested else None
     if "valueFrom" in given:
         return None
     ours = {"name": PYTHONPATH, "value": with_observer_first(given.get("value") or "")}
-    # What it refers to stays before it.
+    # It stays at its place: `$(NAME)` refers to variables further up only.
     return [ours if each is given else each for each in variables]

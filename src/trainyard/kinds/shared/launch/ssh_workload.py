@@ -1,10 +1,10 @@
-"""What the pods of ssh-launched jobs share: keys, launch programs, hostfile, and their mounts.
+"""Pods of jobs that launch over ssh: keys, launch programs, hostfile and their mounts.
 
-Nothing of it is in the user's image. All pods of a job mount one projected volume: programs from
-the job's ConfigMap, keys from its Secret, and what this very pod is to do from its own annotations.
-Annotations rather than the ConfigMap, because a hostfile or arguments that change (a resize, a
-resume) then come with the pod that is created for them, and can never be stale. A second volume is
-private memory of the pod: copies of the keys with modes that ssh accepts, and saved variables.
+The user's image has none of these. All pods of a job mount one projected volume: programs from the
+job's ConfigMap, keys from its Secret, and the pod's own task from its annotations. The task is not
+in the ConfigMap because hostfile and arguments can change, by a resize or a resume: in annotations
+they belong to the pod that is created for them, and are never stale. A second volume is private
+memory of the pod: copies of the keys with modes that ssh accepts, and saved variables.
 """
 
 from __future__ import annotations
@@ -61,19 +61,18 @@ KEYS_VOLUME = "trainyard-ssh"
 EMPTY_VOLUME = "trainyard-sshd"
 LAUNCH_PATH = "/t9k/launch"
 RUN_PATH = "/t9k/run"
-# Decision 15.
 DEEPSPEED_HOSTFILE_PATH = "/job/hostfile"
-"""Where ``deepspeed`` looks when it is not told otherwise, e.g. by its own autotuner."""
+"""The default of ``deepspeed``, which its autotuner relies on (decision 15)."""
 PRIVILEGE_SEPARATION_PATH = "/run/sshd"
 
 KEY_FILES = ("id_ed25519", "ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "authorized_keys")
-# Decision 18.
 READABLE = 0o444
-"""Non-root images must read the keys too; the programs make copies that ssh accepts."""
+"""Images that do not run as root must read the keys too; ssh refuses such modes, so the programs
+copy the keys (decision 18)."""
 RUN_SIZE = "16Mi"
 GRACE_MARGIN_SECONDS = 5
 PROBE_DELAY_SECONDS = 5
-"""Most launches start before, and are not probed in vain, which a kubelet warns of."""
+"""Most launches have started by then. Each failed probe is a warning event of the kubelet."""
 
 CLIENT_CONFIG = """\
 Host *
@@ -83,11 +82,11 @@ Host *
     StrictHostKeyChecking yes
     LogLevel ERROR
 """
-"""For launches by hand; the programs use one of their own (decision 29)."""
+"""ssh's configuration for users who launch by hand. The programs have their own (decision 29)."""
 
 
 def dependents(identity: OwnerIdentity, hostfile: str, config: str) -> tuple[Dependent, ...]:
-    """The job's Secret and ConfigMap. The ConfigMap's hostfile is for people to look at."""
+    """The job's Secret and ConfigMap. The ConfigMap's hostfile is only for users to look at."""
 
     def secret(name: str) -> Manifest:
         return {
@@ -118,7 +117,7 @@ def dependents(identity: OwnerIdentity, hostfile: str, config: str) -> tuple[Dep
 
 @dataclass(frozen=True, slots=True)
 class SshPod:
-    """One pod of an ssh-launched job. `launch` None: it only serves."""
+    """What one pod of an ssh-launched job does. `launch` None: it only serves ssh."""
 
     identity: OwnerIdentity
     container: str
@@ -133,57 +132,59 @@ class SshPod:
     report_sessions: bool = False
     disable_custom_env: bool = False
     elastic: Elastic | None = None
-    # Decision 18.
     workers_stay: bool = False
-    """Whether a launch that fails may be started again while the other replicas go on."""
+    """Whether a failed launch may be started again while the other replicas keep running
+    (decision 18)."""
     joins: bool = False
-    """Whether it is a newcomer among replicas of an elastic job (decision 131)."""
+    """Whether it joins running replicas of an elastic job (decision 131)."""
     debug: Sequence[str] | None = None
     probe_seconds: int = 10
-    """How often the launch is asked whether it has started."""
+    """Period of the startup probe of the launch."""
 
 
 class SshWorkloadFactory(WorkloadFactory[Spec]):
-    """A job whose workers serve ssh, and one of whose pods launches the training over them."""
+    """A job whose workers serve ssh, and one of whose pods launches the training on them."""
 
     @property
     @abstractmethod
     def hostfile(self) -> str:
-        """The workers, as the launcher wants them listed."""
+        """The list of workers in the launcher's format."""
 
     @abstractmethod
-    def node(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
-        """What a replica's pod is told."""
+    def ssh_pod(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
+        """What a replica's pod does."""
 
     @abstractmethod
-    def words(self, launch: LaunchLine) -> list[str]:
-        """The launcher's command line, as somebody would type it (decision 109)."""
+    def typed_command_line(self, launch: LaunchLine) -> list[str]:
+        """The launcher's command line, as a user would type it (decision 109)."""
 
     @property
     def starts_ranks(self) -> bool:
-        """The environment of its sessions is ours to make."""
+        """Our programs make the environment of the ranks' ssh sessions."""
         return True
 
-    def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
-        """Of the pod that launches: the others only serve, in debug mode too."""
-        node = self.node(key, ReplicaStart(None, None))
+    def replaced_commands(
+        self, key: ReplicaKey, training: Manifest, debug: Manifest
+    ) -> dict[str, str]:
+        """The command of the pod that launches; the others only serve ssh, in debug mode too."""
+        node = self.ssh_pod(key, ReplicaStart(None, None))
         if node.launch is None:
             return {}
         launch = node.launch
         if launch["kind"] != "command":
-            return {node.container: shlex.join(self.words(launch))}
+            return {node.container: shlex.join(self.typed_command_line(launch))}
         script = ["-c", launch["script"]] if "script" in launch else []
         line = shlex.join([*launch["argv"], *script])
         return {node.container: f"export TRAINYARD_HOSTFILE={HOSTFILE_PATH}; {line}"}
 
     def host_name(self, key: ReplicaKey) -> str:
-        """`worker-0`, which a manifest can know before the job has a name of its own, and the
-        same in hostfile, DNS and ssh (decision 110)."""
+        """`worker-0`: the same in hostfile, DNS and ssh, and known when the manifest is written
+        (decision 110)."""
         return f"{key.type}-{key.ordinal}"
 
     @cached_property
     def hosts(self) -> list[str]:
-        """The workers by rank, as the hostfile has them."""
+        """The host names of the workers by rank."""
         return [self.host_name(key) for key in self._workers(self.counts[WORKER])]
 
     def host(self, key: ReplicaKey) -> str:
@@ -195,7 +196,7 @@ class SshWorkloadFactory(WorkloadFactory[Spec]):
 
     @cached_property
     def places(self) -> ReplicaAddresses:
-        """Where those are, and, of an elastic job, those that may come."""
+        """Where the hosts are reached, including those that an elastic job may still get."""
         if not self.settings.plain_processes:
             return {"domain": self.domain}
         most = self.elastic.max_replicas if self.elastic else self.counts[WORKER]
@@ -205,17 +206,17 @@ class SshWorkloadFactory(WorkloadFactory[Spec]):
 
     def workload(self) -> Workload:
         policy: Any = self.spec
-        decides = self.decides
-        # A startup probe of the user's own tells something else (decision 100).
-        is_told = decides is not None and "startupProbe" not in self.training(decides.type)
+        decides = self.deciding_replica
+        # A startup probe of the user does not say that the launch has started (decision 100).
+        is_reported = decides is not None and "startupProbe" not in self.training(decides.type)
         return replace(
             super().workload(),
             launch_timeout_seconds=policy.run_policy.launch_timeout_seconds
-            if is_told and not self.spec.run_mode.debug.enabled
+            if is_reported and not self.spec.run_mode.debug.enabled
             else None,
         )
 
-    def beside(self) -> tuple[Dependent, ...]:
+    def extra_dependents(self) -> tuple[Dependent, ...]:
         config = host_blocks(self.places)
         config += CLIENT_CONFIG.format(port=self.settings.ssh_port, run=RUN_PATH)
         return dependents(self.identity, self.hostfile, config)
@@ -225,16 +226,16 @@ class SshWorkloadFactory(WorkloadFactory[Spec]):
             pod_assembly.remove_init_containers(pod)
         if start.debug:
             pod_assembly.wait_for_developer(pod, self.container(key.type), start.debug)
-        equip(pod, self.node(key, start))
+        equip(pod, self.ssh_pod(key, start))
 
     def command(self, resume: ResumeSpec | None) -> list[str] | None:
-        """What to run in the place of the launch, if anything."""
+        """The command that replaces the launch after a pause, if there is one."""
         if resume is None or resume.command is None:
             return None
         return [*resume.command, *(resume.args or ())]
 
     def master_port(self) -> MasterPort:
-        """The port of rank 0, where pods share the ports of one machine (decision 41)."""
+        """The port of rank 0, if pods share the ports of one machine (decision 41)."""
         if not self.settings.plain_processes:
             return {}
         return {"masterPort": self.endpoint(ReplicaKey(WORKER, 0)).port}
@@ -268,10 +269,12 @@ def equip(pod: Manifest, node: SshPod) -> None:
 
 
 def _probe(node: SshPod) -> dict[str, Any]:
-    """Succeeds once the training has begun, and tells what is waited for until then."""
-    # Decision 100. When there has been enough waiting is not for a kubelet to say: it cannot know
-    # whether the other replicas run.
-    # A note is told once, though the launch has started (decision 128).
+    """Succeeds once the training has begun; until then it prints what the launch waits for.
+
+    It never gives up: whether the launch waits too long depends on the other replicas, of which a
+    kubelet knows nothing (decision 100).
+    """
+    # A note is reported once although the launch has started (decision 128).
     script = f"cat {RUN_PATH}/waits 2>&-; test -e {LAUNCHED_PATH} && ! rm {RUN_PATH}/note 2>&-"
     return {
         "exec": {"command": ["/bin/sh", "-c", script]},
@@ -338,7 +341,7 @@ def _volumes(node: SshPod) -> list[dict[str, Any]]:
 
 
 def _mounts(pod: Manifest, container: Mapping[str, Any], node: SshPod) -> list[dict[str, Any]]:
-    """Ours, except where the user's container has something mounted already."""
+    """Our mounts, except where the user's container has something mounted already."""
     mounts: list[dict[str, Any]] = [
         {"name": LAUNCH_VOLUME, "mountPath": LAUNCH_PATH, "readOnly": True},
         {"name": RUN_VOLUME, "mountPath": RUN_PATH},

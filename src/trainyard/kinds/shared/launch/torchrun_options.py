@@ -1,4 +1,4 @@
-"""Options of torchrun that users add, where the launch has options of its own."""
+"""Options of torchrun that users add to those of the launch."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from trainyard.schema.problems import Path, Problem, error, warning
 
 _LEAST = 3
-"""Letters from which on a beginning is taken for the option: argparse takes an unambiguous one."""
+"""An abbreviation with this many letters counts as the option: argparse takes unambiguous ones."""
 
 
 def check(
     words: Sequence[str], path: Path, generated: Mapping[str, str], remarks: Mapping[str, str]
 ) -> Iterator[Problem]:
-    """Warnings about options that override generated ones, or do something else than it seems.
+    """Warnings about options that override those of the launch, or do not do what they seem to.
 
-    Both map names of options, spelled with underscores: to where the generated value comes from,
-    and to what there is to say.
+    Both mappings are by option, spelled with underscores: `generated` says where our value comes
+    from, `remarks` what the option really does.
     """
     for index, name in options(words):
         here = (*path, index)
-        if ours := _meant(name, generated):
+        if ours := _option_named(name, generated):
             yield warning(here, f"overrides --{ours}, which {generated[ours]}")
-        elif other := _meant(name, remarks):
+        elif other := _option_named(name, remarks):
             yield warning(here, f"--{other} {remarks[other]}")
 
 
@@ -34,7 +34,7 @@ def options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def stray(words: Sequence[str], path: Path, where: str) -> Iterator[Problem]:
-    """Words that are neither options nor what an option before them may take."""
+    """The first word that is neither an option nor the value of the option before it."""
     for index, word in enumerate(words):
         before = words[index - 1] if index else ""
         if not word.startswith("-") and (not before.startswith("-") or "=" in before):
@@ -45,7 +45,7 @@ def stray(words: Sequence[str], path: Path, where: str) -> Iterator[Problem]:
 
 
 def leading(words: Sequence[str]) -> Sequence[str]:
-    """The options before the script, as far as can be told without knowing what each takes."""
+    """The options before the script, as far as one can see without knowing which take a value."""
     for index, word in enumerate(words):
         if word in ("-m", "--module") or not (
             word.startswith("-") or (index and words[index - 1].startswith("--"))
@@ -54,7 +54,7 @@ def leading(words: Sequence[str]) -> Sequence[str]:
     return words
 
 
-def _meant(name: str, known: Mapping[str, str]) -> str:
+def _option_named(name: str, known: Mapping[str, str]) -> str:
     if name in known:
         return name
     return next((k for k in known if len(name) >= _LEAST and k.startswith(name)), "")

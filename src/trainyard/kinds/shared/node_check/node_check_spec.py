@@ -1,4 +1,4 @@
-"""Whether nodes are tested before a job starts: a field of run policies (decision 295)."""
+"""The field of run policies that has nodes checked before a job starts (decision 295)."""
 
 from typing import Annotated
 
@@ -32,4 +32,4 @@ NODE_CHECK: NodeCheck = Field(
     description="Ours. A short test of the nodes before the start. Not for elastic jobs.",
     examples=[{"enabled": True}],
 )
-"""`node_check` of the `run_policy` of kinds that can."""
+"""`node_check` of the `run_policy` of kinds that support it."""

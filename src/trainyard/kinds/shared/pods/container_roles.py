@@ -9,7 +9,7 @@ INIT, SIDECAR = "Init", "Sidecar"
 
 
 def sidecars_of(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The init containers of a pod's spec that go on beside the others.
+    """Names of the init containers in a pod's spec that keep running: sidecars.
 
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
     """

@@ -1,7 +1,7 @@
-"""What all kinds do to a pod template to make it a replica's pod.
+"""Functions that turn a pod template into a replica's pod; all kinds use them.
 
-Templates are never changed in place, and never copied whole: a pod shares with its template what
-it does not change, so that a pod of a large template costs little.
+They never change a template, and never copy a whole one: a pod shares with its template whatever it
+does not change, so a pod of a large template costs little.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ Container = dict[str, Any]
 POD_UID = "TRAINYARD_POD_UID"
 
 IDLE = ("sleep", "inf")
-"""What a replica does in debug mode unless told otherwise."""
+"""The command of a replica in debug mode, unless its entry has another."""
 
 
 def with_log_as_termination_message(container: Container) -> Container:
-    """Let the last log lines be the termination message, so that a failure can be told."""
-    # Decision 34.
+    """Make the last log lines the termination message, which the status quotes (decision 34)."""
     if "terminationMessagePolicy" in container:
         return container
     return {**container, "terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -43,7 +42,7 @@ def _changed(container: Container, fields: Mapping[str, Any]) -> Container:
 
 
 def put_env_first(pod: Manifest, env: Mapping[str, str], only: str = "") -> None:
-    """Add variables to all containers, or one, before the user's, whose values win.
+    """Add variables to all containers, or to one, before those of the user, whose values win.
 
     Kubernetes expands `$(NAME)` only for variables further up the list (decision 14).
     """
@@ -57,7 +56,7 @@ def put_env_first(pod: Manifest, env: Mapping[str, str], only: str = "") -> None
 
 
 def attempt_of(pod: Manifest) -> int:
-    """The attempt that an assembled pod is of."""
+    """The number of the attempt that an assembled pod belongs to."""
     return int(pod["metadata"]["annotations"][labels.ATTEMPT])
 
 
@@ -82,7 +81,7 @@ def is_mounted(pod: Manifest, name: str, path: str) -> bool:
 
 
 def _mounts(pod: Manifest, name: str) -> Sequence[Mapping[str, Any]] | None:
-    """Those of one container; None where there is no such container."""
+    """The mounts of one container; None if there is no such container."""
     found = next((c for c in pod["spec"].get("containers", ()) if c.get("name") == name), None)
     return None if found is None else found.get("volumeMounts") or ()
 
@@ -100,7 +99,7 @@ def _with_env(container: Container, env: Mapping[str, str]) -> Container:
 def wait_for_developer(pod: Manifest, container: str, override: ReplicaDebugSet) -> None:
     """Let the training container wait for a developer (decision 29).
 
-    Nothing may end it early: probes would fail without the training, hooks could start it.
+    Its probes and hooks go: probes would fail without the training, and hooks could start it.
     """
     change_container(
         pod,
@@ -117,7 +116,7 @@ def wait_for_developer(pod: Manifest, container: str, override: ReplicaDebugSet)
 
 
 def apply_resume(pod: Manifest, container: str, override: ResumeSpec) -> None:
-    """Let the training container start as it is to after a pause (decision 29)."""
+    """Give the training container the command that the user wants after a pause (decision 29)."""
     if override.skip_init_container:
         remove_init_containers(pod)
     change: dict[str, Any] = {}
@@ -129,5 +128,5 @@ def apply_resume(pod: Manifest, container: str, override: ResumeSpec) -> None:
 
 
 def remove_init_containers(pod: Manifest) -> None:
-    """Leave the init containers out."""
+    """Remove the init containers."""
     pod["spec"].pop("initContainers", None)

@@ -1,6 +1,7 @@
-"""Rules about pod templates that every API server would apply once the pod is created.
+"""Rules of pod templates, and how to read them.
 
-Found here, they stop a job before anything runs (decision 10).
+An API server would apply most of these rules when the pod is created. Here they refuse the job
+before anything runs (decision 10).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from trainyard.schema.rules.pod_spec_rules import pod_spec
 from trainyard.schema.structural_schema import as_word_list
 
 _LONGEST_WORD = 128 << 10
-"""Of an argument or a variable, with the end of its text: MAX_ARG_STRLEN, see execve(2)."""
+"""Bytes of an argument or variable, its final NUL included: MAX_ARG_STRLEN, see execve(2)."""
 
 
 def containers(template: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -34,7 +35,7 @@ def container_of(template: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def trainer(
     template: Mapping[str, Any], kind: Kind, replica_type: str
 ) -> tuple[int, Mapping[str, Any]] | None:
-    """The container that trains in pods of a type, and its place; None without containers."""
+    """Index and container that trains in pods of a type; None for a pod without containers."""
     found = containers(template)
     names = [container["name"] for container in found]
     name = kind.training_container(replica_type, names)
@@ -74,7 +75,7 @@ def check_template(
 
 
 def _process(container: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    """What no program on Linux can be started with."""
+    """Commands and variables with which Linux cannot start a program."""
     words = [
         ((*path, field, index), str(word))
         for field in ("command", "args")

@@ -1,8 +1,8 @@
-"""How a replica finds the channel by which it tells the controller how it does (decision 217).
+"""How a replica finds the channel on which it reports to the controller (decision 217).
 
-The variables are those of Kubeflow Trainer 2.2, so that what reports there reports here. Token and
-certificate come by a Secret of the job that a pod can do without: whatever becomes of the channel,
-the job runs. Beside them lies `trainyard.report` for a Python that has no trainyard (decision 241).
+The variables are those of Kubeflow Trainer 2.2, so that programs that report there report here.
+Token and certificate are in an optional Secret of the job: the job runs whatever becomes of the
+channel. The Secret also has `trainyard.report`, for a Python without trainyard (decision 241).
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
 _PYTHON = "python"
 _FILES = {"ca.crt": "ca.crt", "token": "token", REPORTER: f"{_PYTHON}/{REPORTER}"}
 _READABLE = 0o444
-"""Also by images that run as another user; the token is the job's own."""
+"""Images that run as another user must read them too; the token is good for this job only."""
 
 
 def channel_dependents(
     identity: OwnerIdentity, settings: Settings, files: Mapping[str, str], packed: Mapping[str, str]
 ) -> tuple[Dependent, ...]:
-    """The job's Secret with its token, where there is a channel; `files` are in it too, and
-    `packed`, in base64."""
+    """The job's Secret with its token, if there is a channel.
+
+    It also holds `files` (texts) and `packed` (already in base64).
+    """
     if not settings.channel_address:
         return ()
 
@@ -47,7 +49,7 @@ def channel_dependents(
 
 
 def report_url(pod: Manifest, identity: OwnerIdentity, settings: Settings) -> str:
-    """Where a pod reports."""
+    """The URL to which a pod reports."""
     place = identity.resource.path(identity.namespace, identity.name, "status")
     return f"https://{settings.channel_address}{place}?pod={pod['metadata']['name']}"
 
@@ -55,8 +57,10 @@ def report_url(pod: Manifest, identity: OwnerIdentity, settings: Settings) -> st
 def with_channel(
     pod: Manifest, container: str, identity: OwnerIdentity, settings: Settings
 ) -> Manifest:
-    """The pod with one container told where it may report, if it may; what a user has set or
-    mounted there stays."""
+    """The pod, one container of which knows where to report, if there is a channel.
+
+    What the user has set or mounted there stays.
+    """
     if not settings.channel_address:
         return pod
     variables = {

@@ -1,4 +1,7 @@
-"""A container's command as a line for a shell: what debug mode replaced (decision 109)."""
+"""A container's command as a line for a shell.
+
+In debug mode a developer can so run what the pod would have run (decision 109).
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ _REFERENCE = re.compile(r"(\$\$)|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 def shell_line(
     words: Iterable[str], environment: Mapping[str, str], known: Iterable[str] = ()
 ) -> str:
-    """The line, with what it needs in its environment before it.
+    """The command as a line that first exports `environment`.
 
-    `known` are variables of the container, to which ``$(NAME)`` in a command refers; the shell
-    has them, too.
+    `known` are names of the container's variables: the shell has them too, and ``$(NAME)`` in the
+    command refers to them.
     """
     names = {*environment, *known}
     given = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
@@ -25,7 +28,7 @@ def shell_line(
 
 
 def _quoted(word: str, names: set[str]) -> str:
-    """As a shell reads it where a kubelet would put in variables; ``$$`` stands for ``$``."""
+    """A word in which the shell expands the variables that a kubelet would; ``$$`` means ``$``."""
     parts, done = [], 0
     for found in _REFERENCE.finditer(word):
         if not found[1] and found[2] not in names:
@@ -50,9 +53,9 @@ def replaced_commands(
     debugged: Sequence[Mapping[str, Any]],
     template: Sequence[Mapping[str, Any]],
 ) -> dict[str, str]:
-    """By container, the commands of a pod that trains where its pod in debug mode has others.
+    """By container: the command of the pod that trains, where the pod in debug mode has another.
 
-    With the variables that the kind has set and the pod in debug mode has not.
+    Each line also exports the variables that the kind sets in the pod that trains only.
     """
     found = {}
     for own, other, given in zip(trained, debugged, template, strict=False):

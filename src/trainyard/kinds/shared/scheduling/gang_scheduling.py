@@ -1,8 +1,8 @@
-"""All pods or none: what each gang scheduler wants on pods and beside them (decision 37).
+"""Gang scheduling, all pods or none: what each scheduler needs (decision 37).
 
-T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1), scheduler-plugins
+T9k: a PodGroup that labels name. Volcano (scheduling.volcano.sh/v1beta1), scheduler-plugins
 (scheduling.x-k8s.io/v1alpha1) and Kubernetes itself (scheduling.k8s.io, 1.36 and newer): a PodGroup
-of theirs. Kueue: nothing on pods, whose job has a Workload (`kueue.py`).
+of their own. Kueue: nothing on pods, but a Workload for the job (`kueue_workload.py`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NATIVE_POD_GROUPS = tuple(
     Resource("scheduling.k8s.io", version, "podgroups", "PodGroup")
     for version in ("v1beta1", "v1alpha3", "v1alpha2")
 )
-"""The newest first, which is a beta of 1.37; what is written here is the same in all of them. 1.35
-had no PodGroups yet (decision 236)."""
+"""The newest first, a beta of 1.37. What is written here is the same in all of them. 1.35 had no
+PodGroups yet (decision 236)."""
 POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
     GangBackend.T9K: POD_GROUPS,
     GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
@@ -39,7 +39,7 @@ POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
 
 
 def pod_groups_of(settings: Settings) -> Resource | None:
-    """Those that jobs with these settings get, in the version that the cluster serves."""
+    """The PodGroups of jobs with these settings, in the version that the cluster serves."""
     groups = POD_GROUPS_OF.get(settings.gang_backend)
     if groups in NATIVE_POD_GROUPS and settings.pod_groups_version:
         return groups._replace(version=settings.pod_groups_version)
@@ -48,7 +48,7 @@ def pod_groups_of(settings: Settings) -> Resource | None:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """What a pod carries as a member of a group; empty for a job with the default scheduler."""
+    """What a pod has as a member of a group; nothing with the default scheduler."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """A job's wish to be scheduled as one, through a queue."""
+    """How a job is scheduled all or none, through a queue."""
 
     identity: OwnerIdentity
     backend: GangBackend
@@ -66,22 +66,22 @@ class Gang:
     min_member: int
     priority_class: str = ""
     is_ranked: bool = False
-    """Whether the job says anything of its priority."""
+    """Whether the job sets a priority."""
     pod_groups: Resource | None = None
-    """Of the backend, if it has such objects."""
+    """The backend's PodGroups, if it has such objects."""
 
     def membership(self, role: str, group: str) -> Membership:
-        """Of a pod of the replica type `role` in the PodGroup named `group`."""
+        """Membership of a pod of the replica type `role` in the PodGroup `group`."""
         match self.backend:
             case GangBackend.T9K:
                 marks = {labels.GROUP_NAME: group, labels.QUEUE: self.queue, labels.ROLE: role}
-                return Membership(labels=marks, spec=_by(labels.T9K_SCHEDULER_NAME))
+                return Membership(labels=marks, spec=_scheduled_by(labels.T9K_SCHEDULER_NAME))
             case GangBackend.VOLCANO:
                 note = {"scheduling.k8s.io/group-name": group}
-                return Membership(annotations=note, spec=self._ranked(_by("volcano")))
+                return Membership(annotations=note, spec=self._ranked(_scheduled_by("volcano")))
             case GangBackend.SCHEDULER_PLUGINS:
                 mark = {"scheduling.x-k8s.io/pod-group": group}
-                spec = self._ranked(_by("scheduler-plugins-scheduler"))
+                spec = self._ranked(_scheduled_by("scheduler-plugins-scheduler"))
                 return Membership(labels=mark, spec=spec)
             case GangBackend.KUBERNETES:
                 return Membership(spec=self._ranked({"schedulingGroup": {"podGroupName": group}}))
@@ -93,7 +93,7 @@ class Gang:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the job asks for and does not get (decision 175)."""
+        """What the job asks for and this scheduler does not do (decision 175)."""
         knows_numbers = self.backend in (GangBackend.T9K, GangBackend.KUEUE, GangBackend.NONE)
         if knows_numbers or self.priority_class or not self.is_ranked:
             return ()
@@ -105,7 +105,7 @@ class Gang:
         return (text,)
 
     def dependents(self) -> tuple[Dependent, ...]:
-        """The PodGroup, where the scheduler has such an object."""
+        """The PodGroup, if the scheduler has such an object."""
         resource = self.pod_groups
         if resource is None:
             return ()
@@ -136,21 +136,21 @@ class Gang:
 
 
 def queue_membership(backend: GangBackend, queue: str | None) -> Membership:
-    """What a pod that waits in a queue by itself carries."""
+    """What a single pod that waits in a queue has."""
     name = queue or labels.DEFAULT_QUEUE
     match backend:
         case GangBackend.T9K:
-            return Membership({labels.QUEUE: name}, spec=_by(labels.T9K_SCHEDULER_NAME))
+            return Membership({labels.QUEUE: name}, spec=_scheduled_by(labels.T9K_SCHEDULER_NAME))
         case GangBackend.VOLCANO:
             note = {"scheduling.volcano.sh/queue-name": name}
-            return Membership(annotations=note, spec=_by("volcano"))
+            return Membership(annotations=note, spec=_scheduled_by("volcano"))
         case GangBackend.KUEUE:
             return Membership({kueue_workload.QUEUE_NAME: name})
         case _:
             return Membership()
 
 
-def _by(scheduler: str) -> dict[str, Any]:
+def _scheduled_by(scheduler: str) -> dict[str, Any]:
     return {"schedulerName": scheduler}
 
 
@@ -175,7 +175,9 @@ def gang_of(
         return None
     asked = asked or T9kScheduler()
     queue = asked.queue or named or labels.DEFAULT_QUEUE
-    priority_class = marks.get(kueue_workload.PRIORITY_CLASS) or settings.class_of(asked.priority)
+    priority_class = marks.get(kueue_workload.PRIORITY_CLASS) or settings.priority_class_of(
+        asked.priority
+    )
     is_set = "priority" in asked.model_fields_set
     groups = pod_groups_of(settings)
     return Gang(

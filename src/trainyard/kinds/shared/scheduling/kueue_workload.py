@@ -1,7 +1,7 @@
-"""A job as Kueue knows it: one Workload, with a pod set for each replica type (decision 170).
+"""The job's Workload for Kueue, with a pod set for each replica type (decision 170).
 
 The controller writes the Workload itself, as the integrations inside Kueue do for their kinds, and
-creates pods once it is admitted; so Kueue never has to know a kind of ours, or to hold on to a pod.
+creates pods once it is admitted. So Kueue need not know our kinds, nor gate single pods.
 https://kueue.sigs.k8s.io/docs/concepts/workload/
 """
 
@@ -39,7 +39,7 @@ REPLACES = f"{GROUP}/workload-slice-replacement-for"
 MULTIKUEUE = f"{GROUP}/multikueue"
 """In `spec.managedBy`: Kueue sends the job to another cluster, once it is admitted here."""
 PREBUILT = f"{GROUP}/prebuilt-workload-name"
-"""Label of a job that came from another cluster: its Workload, which came with it."""
+"""Label of a job that MultiKueue copied from another cluster: the Workload copied with it."""
 
 _TOPOLOGY = {
     f"{GROUP}/podset-required-topology": "required",
@@ -62,10 +62,10 @@ def workload_request(
     pod: Callable[[ReplicaKey], Manifest],
     metadata: Callable[[str], Mapping[str, Any]],
 ) -> WorkloadRequest:
-    """What a job asks of Kueue.
+    """The Workload that a job asks Kueue to admit.
 
-    `prebuilt`: its Workload, if it has been made already. `pod` builds a replica's pod, `metadata`
-    is that of the template of a type as the user wrote it.
+    `prebuilt`: the name of the Workload, if there is one already. `pod` builds a replica's pod;
+    `metadata` returns that of a type's template as the user wrote it.
     """
 
     def build(name: str, counts: Mapping[str, int], replaces: str) -> Manifest:
@@ -94,7 +94,7 @@ def workload_request(
     return WorkloadRequest(
         resource=WORKLOADS,
         name=prebuilt or identity.base,
-        adopts=bool(prebuilt),
+        takes_over_unowned=bool(prebuilt),
         queue=queue,
         counts={each.name: each.replicas for each in types if each.replicas or is_elastic},
         manifest=build,
@@ -104,7 +104,7 @@ def workload_request(
 
 def _pod_set(name: str, count: int, pod: Manifest, given: Mapping[str, Any]) -> dict[str, Any]:
     spec = dict(pod["spec"])
-    # The name of one replica's host is no part of what all of a type have in common.
+    # Each replica has a host name of its own.
     spec.pop("hostname", None)
     metadata = {
         field: dict(given[field]) for field in ("labels", "annotations") if given.get(field)
