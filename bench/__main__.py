@@ -90,7 +90,7 @@ def measure(module: str, folder: str) -> list[Row]:
 
 def table(rows: list[Row]) -> str:
     """Markdown that reads well in a terminal too."""
-    cells = [("What", "Measured", "Target", "Met"), *(row.cells() for row in rows)]
+    cells = [("What", "Measured", "Budget", "Kept"), *(row.cells() for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     lines = [
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
@@ -127,8 +127,10 @@ def main(chosen: tuple[str, ...]) -> None:
 _PREFACE = """# Benchmarks
 
 The table is written by `make bench`, the sections below it by hand; how each figure is taken is
-said in `bench/`. Targets are those that the design set itself. A run by hand means the same
-commands started by a script, without trainyard.
+said in `bench/`. A budget is what a figure may reach before code has become too slow: 1.15 times
+what a release took before, or a limit that the design set. A run by hand means the same commands
+started by a script, without trainyard. Changes are compared by runs in turn on one machine;
+figures of different days can be compared as ratios and as starts of a bare interpreter only.
 
 Machine: {machine}.
 

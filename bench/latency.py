@@ -18,6 +18,7 @@ import orjson
 import yaml
 
 from bench.plane import JOBS, job
+from bench.yardstick import budget
 from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS
 from trainyard.schema.times import parse
@@ -103,8 +104,8 @@ def rows(folder: Path, where: str) -> list[tuple[str, float | None, str, float |
     own = [wait.total - wait.server for wait in found]
     what = f"{len(found)} jobs one by one: created to the first request for a pod"
     return [
-        (f"{what}, p50", _part(totals, 50), "ms", 6),
-        ("the same, p99", _part(totals, 99), "ms", 15),
+        (f"{what}, p50", _part(totals, 50), "ms", budget(7.2)),
+        ("the same, p99", _part(totals, 99), "ms", budget(15.0)),
         (
             "of it until the server has stored the Service, p50",
             _part(server, 50),

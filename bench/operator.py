@@ -110,7 +110,7 @@ def _throughput(turns: dict[str, list[Turn]]) -> list[Row]:
     return [
         (f"operator, {of}: pods created", rate("operator"), "pods/s", None),
         ("a bare client that only creates the pods", rate("pods"), "pods/s", None),
-        ("ratio", rate("operator") / rate("pods"), "of it", 0.65),
+        ("ratio", rate("operator") / rate("pods"), "of it", 0.56),
         ("a bare client with the same writes and watches", rate("writes"), "pods/s", None),
         ("ratio", rate("operator") / rate("writes"), "of it", 0.9),
         ("all settled, events included, against the time of the pods", settled, "x", 1.4),
@@ -118,7 +118,7 @@ def _throughput(turns: dict[str, list[Turn]]) -> list[Row]:
             "pods for the same processor time, until there are all: operator, of pods alone",
             per_cpu("operator") / per_cpu("pods"),
             "of it",
-            0.65,
+            0.56,
         ),
         (
             "the same, of a client with the same writes",

@@ -26,7 +26,7 @@ FOR_IMPORTS = 0 if IS_SOAK else 25
 """MiB. What 1,000 jobs have filled for good (journals, bounded memories), 100 have not yet."""
 MOST_KEPT_KIB = 60 if IS_SOAK else 120
 """Of a finished job with its pod and events: 15 KB of JSON, and what the controller knows of it as
-dictionaries, 45 to 55 KiB together (half as much again as when they were packed at rest); and of
+dictionaries, 45 KiB together (half as much again as when they were packed at rest); and of
 so few jobs as much again, for the journals that they fill."""
 PATIENCE_SECONDS = 120.0
 JOBS = KINDS["GenericJob"].resource
