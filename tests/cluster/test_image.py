@@ -23,6 +23,7 @@ async def test_the_image_runs_a_job_on_read_only_files(yard: Yard, tmp_path: Pat
     (folder := tmp_path / "image").mkdir()
     image = build(folder)
     assert not (image.files / "opt/trainyard/bin/pip").exists()
+    assert not [*image.files.glob("opt/trainyard/lib/python*/site-packages/trainyard/embedded")]
     (mounted := tmp_path / "mounted").mkdir(mode=0o755)
     config = yard.plane.kubeconfig.read_text()
     authority = yaml.safe_load(config)["clusters"][0]["cluster"]["certificate-authority"]

@@ -157,7 +157,7 @@ def main() -> None:
         code = _run_command()
     except _PipeBroke:
         _exit_without_flushing(141)
-    except (TrainyardError, BaseExceptionGroup) as error:
+    except (TrainyardError, ModuleNotFoundError, BaseExceptionGroup) as error:
         if _is_broken_pipe(error):
             _exit_without_flushing(141)
         from trainyard.composition.expected_errors import expected_error

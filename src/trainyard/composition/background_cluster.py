@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.composition.expected_errors import expected_error
-from trainyard.embedded import rlimits
 from trainyard.embedded.tls_files import TlsFiles
+from trainyard.machine import rlimits
 from trainyard.machine.state_folder import (
     FAILED,
     Paths,

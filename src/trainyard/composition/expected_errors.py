@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from trainyard.schema.errors import TrainyardError
 
+_NOT_IN_THE_IMAGE = ("trainyard.embedded", "trainyard.podruntime")
+
+
+class NotInTheImage(TrainyardError):
+    """A command was called in the operator's image, which lacks what it needs."""
+
 
 def expected_error(error: BaseException) -> TrainyardError | None:
     """Return the error that is meant for the user, also from within a task group; None: a defect.
@@ -13,6 +19,11 @@ def expected_error(error: BaseException) -> TrainyardError | None:
     """
     if (limit := _limit_error(error)) is not None:
         return limit
+    if isinstance(error, ModuleNotFoundError) and error.name in _NOT_IN_THE_IMAGE:
+        return NotInTheImage(
+            "this installation is the operator's image, which is without the embedded cluster and "
+            "the commands on jobs; install trainyard where you work"
+        )
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, TrainyardError) else None
     expected, rest = error.split(TrainyardError)
@@ -27,6 +38,6 @@ def _limit_error(error: BaseException) -> TrainyardError | None:
         return next(filter(None, map(_limit_error, error.exceptions)), None)
     if not isinstance(error, OSError):
         return None
-    from trainyard.embedded import rlimits
+    from trainyard.machine import rlimits
 
     return rlimits.explain_limit_error(error)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainyard.composition.cluster_shape import ClusterShape
-from trainyard.embedded import rlimits
 from trainyard.embedded.node.shim_process import ShimHandle, start_shim
+from trainyard.machine import rlimits
 from trainyard.machine.state_folder import Paths, find_cluster, state_folder
 
 if TYPE_CHECKING:

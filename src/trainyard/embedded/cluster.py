@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainyard.embedded import rlimits
 from trainyard.embedded.api_server import ApiServer, ServeError
 from trainyard.embedded.apiserver.auth.request_identity import Authenticator
 from trainyard.embedded.clock import now_text
@@ -44,7 +43,7 @@ from trainyard.embedded.tls_files import TlsFiles, ensure_token, make_kubeconfig
 from trainyard.embedded.user_tokens import UserTokens
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.resources import NODES
-from trainyard.machine import interpreters
+from trainyard.machine import interpreters, rlimits
 from trainyard.machine.state_folder import Paths, RunningCluster, node_name
 from trainyard.machine.users import NOBODY_ELSE, AllowList
 from trainyard.podruntime.log_files import KUBERNETES, LogLimits

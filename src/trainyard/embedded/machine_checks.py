@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.embedded import rlimits
 from trainyard.embedded.doctor_findings import DoctorContext, DoctorFinding, FindingState
 from trainyard.embedded.node.containers.gpus import detect
 from trainyard.embedded.node.shim_process import ShimFailed, start_shim
+from trainyard.machine import rlimits
 from trainyard.podruntime.protocol import SetNetwork
 
 _LOW_DISK_BYTES, _NO_DISK_BYTES = 1 << 30, 64 << 20
