@@ -33,6 +33,7 @@ from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
     from trainyard.embedded.cluster import Cluster
+    from trainyard.embedded.node.shim_process import ShimHandle
 
 _READY = b"ready"
 _BUSY = b"another one is just starting or ending in this folder"
@@ -129,6 +130,7 @@ def _become_background(wanted: _Background) -> None:
     """Serve the cluster in this process, which has just been forked; never returns."""
     paths, ready = wanted.paths, wanted.ready
     code = 1
+    shim: ShimHandle | None = None
     try:
         os.setsid()
         gc.disable()  # imports make only lasting objects; `serve` turns it on again
@@ -162,6 +164,8 @@ def _become_background(wanted: _Background) -> None:
 
             traceback.print_exc()
         text = str(expected or f"{type(error).__name__}: {error}; see {paths.log}")
+        if shim is not None and shim.keeps_pods:
+            text += "; replicas that run go on, and the next `trainyard up` takes them over"
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} the cluster{FAILED}{text}", file=sys.stderr)
         _report(ready, text.encode())
     finally:

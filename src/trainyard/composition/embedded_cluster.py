@@ -175,7 +175,7 @@ def serve(
     try:
         uvloop.run(_serve(settings, shim, on_ready, separate_controller=separate_controller))
     finally:
-        shim.kill()
+        shim.close()
 
 
 async def _serve(

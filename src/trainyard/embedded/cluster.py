@@ -138,9 +138,9 @@ class Cluster:
 
 @asynccontextmanager
 async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
-    """Run a cluster for as long as the block lasts; leaving it ends every pod's processes.
+    """Run a cluster for as long as the block lasts; leaving it in order ends every pod's processes.
 
-    (Those of a cluster that is killed go on, or not, with the shim.)
+    Where it cannot start, or fails, they go on with a shim that lasts, for the next cluster.
     """
     rlimits.raise_open_files()
     paths = settings.paths
@@ -176,14 +176,18 @@ async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncItera
             python = interpreters.find_interpreter(image_environment("", node_settings)) or ""
             RunningCluster(*found_by, agent.isolation, python, settings.as_json()).write(paths)
             try:
+                shim.keeps_pods = shim.lasts
                 yield cluster
+                shim.keeps_pods = False
             finally:
                 for task in tasks:
                     task.cancel()
     finally:
         with suppress(OSError):
             paths.record.unlink(missing_ok=True)
-        if agent is not None:
+        if agent is not None and shim.keeps_pods:
+            agent.leave()
+        elif agent is not None:
             await agent.shut_down()
         if server is not None:
             await server.close()

@@ -181,6 +181,10 @@ class NodeAgent:
         finally:
             self._api.unsubscribe(subscription)
 
+    def leave(self) -> None:
+        """Leave the pods, which go on, to the next agent."""
+        self._runtime.close()
+
     async def shut_down(self) -> None:
         """End every pod process at once, and the shim with them."""
         try:

@@ -41,6 +41,10 @@ class ShimHandle:
     connection: socket.socket
     pid: int
     adopted: bool = False
+    lasts: bool = False
+    """Whether it outlives its owner, and serves the next one."""
+    keeps_pods: bool = False
+    """Whether it holds pods that an owner which fails must leave to the next one."""
     decoder: wire.Decoder = field(default_factory=wire.Decoder)
     early: list[bytes] = field(default_factory=list)
     """Frames that came with the first one."""
@@ -93,6 +97,13 @@ class ShimHandle:
                 if "event" not in raw:
                     return protocol.from_raw(protocol.Answer, raw)
 
+    def close(self) -> None:
+        """Leave the shim to the next owner if it keeps pods; else end it."""
+        if self.keeps_pods:
+            self.connection.close()
+        else:
+            self.kill()
+
     def kill(self) -> None:
         """End the shim and with it every pod, at once; for an owner that has no event loop.
 
@@ -129,7 +140,7 @@ def start_shim(
         text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
         raise ShimFailed(text) from None
     if not die_with_parent and (found := wire.connect(folder)) is not None:
-        return ShimHandle(folder, found, pid=0, adopted=True)
+        return ShimHandle(folder, found, pid=0, adopted=True, lasts=True, keeps_pods=True)
     listener = None if die_with_parent else wire.listen(folder)
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
@@ -153,7 +164,7 @@ def start_shim(
     theirs.close()
     if listener is not None:
         listener.close()
-    return ShimHandle(folder, ours, pid)
+    return ShimHandle(folder, ours, pid, lasts=not die_with_parent)
 
 
 def _become_daemon(folder: str, kept: set[int]) -> None:

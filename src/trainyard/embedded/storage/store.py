@@ -50,6 +50,7 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # Secrets are in it
+            _check_format(path)
             self._reserve = DiskReserve(path)
             self._is_short = False
             try:
@@ -75,12 +76,6 @@ class Store:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            found = db.execute("PRAGMA user_version").fetchone()[0]
-            if found > _FORMAT:
-                raise StorageError(
-                    f"cannot open {path}: a newer trainyard wrote it (format {found}, this one "
-                    f"knows {_FORMAT}); upgrade trainyard or use another state folder"
-                )
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
         except BaseException:
             db.close()
@@ -153,10 +148,25 @@ class Store:
         self._reserve.close()
 
 
+def _open_read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0.2)
+
+
+def _check_format(path: Path) -> None:
+    """Raise StorageError for the file of a newer version, which is not changed."""
+    with closing(_open_read_only(path)) as db:
+        found = db.execute("PRAGMA user_version").fetchone()[0]
+    if found > _FORMAT:
+        raise StorageError(
+            f"cannot open {path}: a newer trainyard wrote it (format {found}, this one "
+            f"knows {_FORMAT}); upgrade trainyard or use another state folder"
+        )
+
+
 def stored_rows(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
     """The rows of a file that no cluster has open; the file is not changed."""
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.2)) as db:
+        with closing(_open_read_only(path)) as db:
             yield from db.execute("SELECT resource, namespace, name, body FROM objects")
     except sqlite3.Error as error:
         raise StorageError(_explain(path, "read", error)) from error

@@ -1,0 +1,115 @@
+"""Clusters of several versions on one state folder: what is refused is left as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.command_line import CommandLine, job, until
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.run("down", code=None)
+    line.kill_everything()
+
+
+def kill_cluster(trainyard: CommandLine) -> None:
+    """End it as a power cut would, but for its pod runtime."""
+    pid = int(json.loads((trainyard.state / "cluster.json").read_text())["pid"])
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: "no cluster is up" in trainyard.run("status", code=None), "it is gone")
+
+
+def start_replicas(trainyard: CommandLine) -> tuple[set[int], Path]:
+    """Submit a job; its replicas' processes, and the file that lets them succeed."""
+    release = trainyard.folder / "go"
+    trains = (
+        f"import os, time\nwhile not os.path.exists({str(release)!r}): time.sleep(0.05)\n"
+        "print('trained')"
+    )
+    file = trainyard.manifest("m.yaml", job("survivor", [sys.executable, "-c", trains], replicas=2))
+    trainyard.run("submit", "-f", file)
+    until(lambda: len(trainyard.processes("trained")) == 2, "both replicas run")
+    return set(trainyard.processes("trained")), release
+
+
+def succeed(trainyard: CommandLine, replicas: set[int], release: Path) -> None:
+    """The replicas are the same ones, and the job succeeds with them."""
+    assert set(trainyard.processes("trained")) == replicas
+    release.touch()
+    trainyard.run("wait", "survivor")
+    (found,) = [line for line in trainyard.run("list").splitlines() if "survivor" in line]
+    assert found.split()[2:5] == ["Succeeded", "0/2", "0"]
+
+
+def test_a_cluster_that_cannot_start_leaves_the_replicas_of_the_last_one(
+    trainyard: CommandLine,
+) -> None:
+    trainyard.run("up")
+    replicas, release = start_replicas(trainyard)
+    kill_cluster(trainyard)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = trainyard.run("up", "--port", str(port), code=1)
+    assert str(port) in said
+    assert "replicas that run go on" in said
+    trainyard.run("up")
+    succeed(trainyard, replicas, release)
+
+
+def test_a_store_of_a_newer_version_is_refused_and_left_as_it_was(trainyard: CommandLine) -> None:
+    trainyard.run("up")
+    replicas, release = start_replicas(trainyard)
+    kill_cluster(trainyard)
+    store = trainyard.state / "state.db"
+
+    def set_format(number: int, journal: str) -> None:
+        with closing(sqlite3.connect(store)) as db:
+            db.execute(f"PRAGMA user_version = {number}")
+            db.execute(f"PRAGMA journal_mode = {journal}")
+
+    for journal in "DELETE", "WAL":
+        set_format(99, journal)
+        before = sha256(store.read_bytes()).hexdigest()
+        said = trainyard.run("up", code=1)
+        assert "a newer trainyard wrote it (format 99" in said
+        assert sha256(store.read_bytes()).hexdigest() == before
+    set_format(1, "WAL")
+    trainyard.run("up")
+    succeed(trainyard, replicas, release)
+
+
+def test_a_pod_runtime_of_another_wire_version_is_refused_and_goes_on(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    other = CommandLine(tmp_path)
+    sources = tmp_path / "other"
+    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
+    protocol = sources / "trainyard" / "podruntime" / "protocol.py"
+    text = protocol.read_text()
+    assert "\nVERSION = 7\n" in text
+    protocol.write_text(text.replace("\nVERSION = 7\n", "\nVERSION = 8\n"))
+    other.environment["PYTHONPATH"] = str(sources)
+    other.run("up")
+    replicas, release = start_replicas(other)
+    kill_cluster(other)
+    said = trainyard.run("up", code=1)
+    assert "another version of trainyard still holds pods here" in said
+    other.run("up")
+    succeed(other, replicas, release)
