@@ -21,9 +21,9 @@ class User(NamedTuple):
 
 
 ALICE, BOB, CAROL = (
-    User("alice", 61001, 61001),
+    User("alice", 1_234_201_103, 1_234_200_513),  # as sssd gives users of a directory
     User("bob", 61002, 61002),
-    User("carol", 61003, 61003),
+    User("carol", (1 << 32) - 2, (1 << 32) - 2),
 )
 VISION = 61100
 """A group, of which Bob is a member."""

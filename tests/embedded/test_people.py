@@ -247,6 +247,41 @@ def test_pods_run_as_who_submitted_them_and_have_nothing_of_roots(machine: Machi
     assert (machine.bob.folder / "mine").stat().st_uid == BOB.uid
 
 
+def test_what_root_submits_into_somebodys_namespace_runs_as_them(machine: Machine) -> None:
+    look = job("guest", shell("id; cat /etc/shadow; true"))
+    look["metadata"]["annotations"] = {"trainyard.dev/working-dir": str(machine.alice.folder)}
+    machine.root.run("submit", "-n", "alice", "-f", machine.root.manifest("m.yaml", look))
+    machine.alice.run("wait", "guest", "--timeout", "120")
+    log = machine.root.run("logs", "-n", "alice", "guest")
+    assert f"uid={ALICE.uid}(alice) gid={ALICE.gid}(alice)" in log
+    assert "Permission denied" in log
+    machine.alice.run("delete", "guest", "--wait")
+
+
+def test_nothing_runs_where_the_owner_of_a_namespace_cannot_be_read(machine: Machine) -> None:
+    """It would run as root."""
+    config = machine.root.run("kubeconfig").strip()
+
+    def kubectl(*arguments: str) -> None:
+        command = [
+            kubectl_path(oldest_and_newest_kubectl()[-1]),
+            "--kubeconfig",
+            config,
+            *arguments,
+        ]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+    kubectl("create", "namespace", "damaged")
+    kubectl("annotate", "namespace", "damaged", "trainyard.dev/owner-uid=4294967295")
+    manifest = machine.root.manifest("m.yaml", job("any", shell("id")))
+    said = machine.root.run("submit", "-n", "damaged", "-f", manifest, code=1)
+    assert "trainyard.dev/owner-uid is '4294967295', which is no user's id" in said
+    assert "is forbidden" in machine.alice.run(
+        "submit", "-n", "damaged", "-f", machine.alice.manifest("m.yaml", job("any")), code=1
+    )
+    kubectl("delete", "namespace", "damaged")
+
+
 def test_a_command_in_a_replica_runs_as_its_user_too(machine: Machine) -> None:
     _submit(machine.alice, "shell", "sleep 3600")
     machine.alice.run("wait", "shell", "--for", "phase=Running", "--timeout", "120")
@@ -256,8 +291,8 @@ def test_a_command_in_a_replica_runs_as_its_user_too(machine: Machine) -> None:
 
 REFUSED = {
     "another user": ({"securityContext": {"runAsUser": 0}}, {}, "runAsUser"),
-    "another user for all": ({}, {"securityContext": {"runAsUser": 61001}}, "runAsUser"),
-    "a group of others": ({}, {"securityContext": {"fsGroup": 61001}}, "in the groups"),
+    "another user for all": ({}, {"securityContext": {"runAsUser": 61009}}, "runAsUser"),
+    "a group of others": ({}, {"securityContext": {"fsGroup": 61009}}, "in the groups"),
     "privileges": ({"securityContext": {"privileged": True}}, {}, "privileged"),
     "capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, {}, "add"),
 }

@@ -52,7 +52,7 @@ class ApiServer:
         """
         self._limits = limits
         self._authenticator = authenticator or Authenticator()
-        self._api = Router(registry, runtime, supervisor)
+        self._api = Router(registry, runtime, supervisor, self._authenticator.allowed)
         self._listeners: list[Listener] = []
         self._socket_path: Path | None = None
 

@@ -6,37 +6,54 @@ user can: whatever would give it the cluster's own rights is refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.embedded.api_errors import StatusCause
+from trainyard.embedded.api_errors import StatusCause, forbidden
 from trainyard.embedded.cluster_objects import Objects
-from trainyard.kube.embedded_contract import OWNER_UID
-from trainyard.kube.errors import NotFound
+from trainyard.kube.embedded_contract import OWNER, OWNER_UID
 from trainyard.kube.resources import NAMESPACES
-from trainyard.machine.users import User, user_with_uid
+from trainyard.machine.users import User, parse_id, user_with_uid
 from trainyard.podruntime.protocol import Account, Program
 
 Object = Mapping[str, Any]
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
-_UID_PATTERN = re.compile(r"[0-9]{1,9}")
 _ALL_CAPABILITIES = (1 << 64) - 1
 _ALWAYS_SHARED = ("PATH", "VIRTUAL_ENV")
 
 
 def owner_uid(namespace: Object) -> int | None:
-    """The id of the user to whom a namespace belongs; None: the cluster's owner."""
-    text = (namespace["metadata"].get("annotations") or {}).get(OWNER_UID, "")
-    return int(text) if _UID_PATTERN.fullmatch(text) else None
+    """The id of the user to whom a namespace belongs; None: the cluster's owner.
+
+    Raises Forbidden where the namespace names a user but their id cannot be read: to take the
+    cluster's owner for them would give more rights.
+    """
+    metadata = namespace["metadata"]
+    annotations = metadata.get("annotations") or {}
+    if OWNER_UID not in annotations and OWNER not in annotations:
+        return None
+    text = annotations.get(OWNER_UID)
+    uid = parse_id(text) if isinstance(text, str) else None
+    if uid is None:
+        raise forbidden(
+            NAMESPACES.full_name,
+            metadata["name"],
+            f"its annotation {OWNER_UID} is {text!r}, which is no user's id, so nothing runs in "
+            "it: the cluster's owner can set it, or remove it and "
+            f"{OWNER} for a namespace of their own",
+        )
+    return uid
 
 
 def tenant_of(objects: Objects, namespace: str) -> User | None:
-    """The user to whom a namespace belongs; None: the cluster's owner."""
-    try:
-        uid = owner_uid(objects.get(NAMESPACES.full_name, "", namespace))
-    except NotFound:
+    """The user to whom a namespace belongs; None: the cluster's owner.
+
+    Raises Forbidden where that cannot be read, NotFound where there is no such namespace. What is
+    in none ("") is the cluster's owner's.
+    """
+    if not namespace:
         return None
+    uid = owner_uid(objects.get(NAMESPACES.full_name, "", namespace))
     return None if uid is None else user_with_uid(uid)
 
 

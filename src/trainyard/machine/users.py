@@ -9,6 +9,9 @@ from typing import NamedTuple
 NOBODY = 65534
 """The group of a user whom the machine's database does not know."""
 _NOT_OF_A_LABEL = re.compile(r"[^a-z0-9-]+")
+_DIGITS = re.compile(r"[0-9]{1,10}", re.ASCII)
+_MAX_ID = (1 << 32) - 2
+"""The greatest id of a user or group; to system calls the next one means "leave it as it is"."""
 
 
 class User(NamedTuple):
@@ -42,15 +45,21 @@ NOBODY_ELSE = AllowList()
 
 
 def user_with_uid(uid: int) -> User:
-    """Return the user with this id; an unknown one has the id for a name, and no group."""
+    """Return the user with this id; an unknown one has the id for a name, and is in no group."""
     import pwd
 
     try:
         found = pwd.getpwuid(uid)
     except KeyError:
-        return User(uid, NOBODY, str(uid), groups=(NOBODY,))
+        return User(uid, NOBODY, str(uid))
     groups = tuple(os.getgrouplist(found.pw_name, found.pw_gid))
     return User(uid, found.pw_gid, found.pw_name, found.pw_dir, groups)
+
+
+def parse_id(text: str) -> int | None:
+    """The id of a user or group in decimal digits, at most 2^32 - 2; None if it is none."""
+    number = int(text) if _DIGITS.fullmatch(text) else None
+    return number if number is not None and number <= _MAX_ID else None
 
 
 def namespace_of(name: str, uid: int) -> str:
@@ -62,21 +71,30 @@ def namespace_of(name: str, uid: int) -> str:
     return f"{'user' if label.isdigit() else label[:50].rstrip('-') or 'user'}-{uid}"
 
 
+def user_with_namespace(namespace: str) -> User | None:
+    """The user whose own namespace this is; None if it is nobody's."""
+    uid = uid_of(namespace)
+    if uid is None:
+        uid = parse_id(namespace.rpartition("-")[2])
+    user = None if uid is None else user_with_uid(uid)
+    return user if user is not None and user.namespace == namespace else None
+
+
 def uid_of(name: str) -> int | None:
-    """The id of a user by name or number; None if there is no such name."""
+    """The id of a user by name or number; None if there is no such user."""
     import pwd
 
     try:
-        return int(name) if name.isascii() and name.isdigit() else pwd.getpwnam(name).pw_uid
+        return parse_id(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
 
 
 def gid_of(name: str) -> int | None:
-    """The id of a group by name or number; None if there is no such name."""
+    """The id of a group by name or number; None if there is no such group."""
     import grp
 
     try:
-        return int(name) if name.isascii() and name.isdigit() else grp.getgrnam(name).gr_gid
+        return parse_id(name) if name.isdigit() else grp.getgrnam(name).gr_gid
     except KeyError:
         return None

@@ -11,12 +11,14 @@ from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.auth.authorization import AccessRequest, Authorizer, mark_owner
 from trainyard.embedded.apiserver.auth.request_identity import OWNER, Authenticator, Identity
 from trainyard.embedded.registry import Registry
+from trainyard.embedded.resources.resource import Object
+from trainyard.embedded.tenants import owner_uid
 from trainyard.embedded.tls_files import TokenError
 from trainyard.embedded.user_tokens import UserTokens
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import ApiError, Forbidden
 from trainyard.machine.ownership import Peer
-from trainyard.machine.users import AllowList, User
+from trainyard.machine.users import NOBODY_ELSE, AllowList, User
 
 BOB = Identity("bob", False, User(61002, 61002, "bob", groups=(61002,)))
 JOBS = ("batch.tensorstack.dev", "pytorchtrainingjobs")
@@ -99,11 +101,23 @@ async def test_a_refusal_has_the_words_of_kubernetes() -> None:
 def test_nobody_says_of_a_namespace_that_it_is_somebody_elses() -> None:
     forged = {labels.OWNER: "root", labels.OWNER_UID: "0", "note": "kept"}
     namespace = {"metadata": {"name": "bob-2", "annotations": forged}}
-    mark_owner(BOB, namespace)
+    mark_owner(BOB, namespace, NOBODY_ELSE)
     expected = {labels.OWNER: "bob", labels.OWNER_UID: "61002", "note": "kept"}
     assert namespace["metadata"]["annotations"] == expected
     with pytest.raises(Forbidden, match="called bob, or bob-SOMETHING"):
-        mark_owner(BOB, {"metadata": {"generateName": "alice-"}})
+        mark_owner(BOB, {"metadata": {"generateName": "alice-"}}, NOBODY_ELSE)
+
+
+@pytest.mark.parametrize("name", ["user-1234201103", "nobody"])
+def test_a_users_namespace_is_theirs_though_the_owner_makes_it_first(name: str) -> None:
+    """Else the user is nobody there, and what is submitted there runs as the cluster's owner."""
+    uid = 65534 if name == "nobody" else 1_234_201_103
+    namespace: Object = {"metadata": {"name": name}}
+    mark_owner(OWNER, namespace, AllowList(frozenset({uid})))
+    assert owner_uid(namespace) == uid
+    mine: Object = {"metadata": {"name": name}}
+    mark_owner(OWNER, mine, NOBODY_ELSE)
+    assert owner_uid(mine) is None
 
 
 def test_the_kernel_tells_at_the_socket_who_asks_and_a_token_at_the_port(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from trainyard.machine.users import (
     NOBODY_ELSE,
     AllowList,
     User,
+    gid_of,
     namespace_of,
+    parse_id,
+    uid_of,
     user_with_uid,
 )
 
@@ -38,8 +41,34 @@ def test_a_users_namespace_is_a_dns_label_that_no_other_user_has(
 
 
 def test_a_user_whom_the_machine_does_not_know_is_in_no_group() -> None:
-    assert user_with_uid(4_000_123) == User(4_000_123, NOBODY, "4000123", groups=(NOBODY,))
+    stranger = user_with_uid(4_000_123)
+    assert stranger == User(4_000_123, NOBODY, "4000123", groups=())
+    assert not AllowList(groups=frozenset({NOBODY})).admits(stranger)
     assert user_with_uid(os.getuid()).uid == os.getuid()
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("1234201103", 1_234_201_103),
+        ("4294967294", 4_294_967_294),
+        ("4294967295", None),  # -1, which system calls take for "leave it as it is"
+        ("9999999999", None),
+        ("10000000000", None),
+        ("9" * 5000, None),
+        ("", None),
+        ("-1", None),
+        ("1 ", None),
+        ("1\n", None),
+        ("1.0", None),
+        ("٣", None),
+        ("²", None),
+    ],
+)
+def test_ids_are_those_that_the_kernel_has(text: str, number: int | None) -> None:
+    assert parse_id(text) == number
+    assert uid_of(text) == gid_of(text) == number
 
 
 def test_users_are_let_in_by_name_or_by_one_of_their_groups() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,27 @@ from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
 from trainyard.embedded.registry import Registry
 
 
+@pytest.fixture
+async def registry() -> AsyncIterator[Registry]:
+    made = Registry(resources=RESOURCES)
+    await made.ensure_system_objects()
+    yield made
+    await made.close()
+
+
 def volumes(
-    tmp_path: Path, source: dict[str, Any], name: str = "v", containers: Any = ()
+    registry: Registry,
+    tmp_path: Path,
+    source: dict[str, Any],
+    name: str = "v",
+    containers: Any = (),
 ) -> PodVolumes:
     spec = {"volumes": [{"name": name, **source}], "containers": list(containers)}
     metadata = {"name": "p", "namespace": "default", "uid": "u"}
     settings = NodeSettings("n", str(tmp_path / "state"), gpus=())
     pod = {"metadata": metadata, "spec": spec}
     folder = str(tmp_path / "state" / "pods" / "p")
-    of_node = (Registry(resources=RESOURCES), ServiceEnvironment(), settings)
+    of_node = (registry, ServiceEnvironment(), settings)
     return PodVolumes(
         PodContext(pod, folder, RuntimeFolder(folder, folder), "", *of_node, lambda *_: None)
     )
@@ -40,8 +53,8 @@ def labels(path: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("link", "path"), [("sub", "sub/key"), ("key", "key"), (".key.new", "key")]
 )
-def test_files_made_anew_are_never_written_through_a_link(
-    tmp_path: Path, link: str, path: str
+async def test_files_made_anew_are_never_written_through_a_link(
+    registry: Registry, tmp_path: Path, link: str, path: str
 ) -> None:
     """A pod that is not kept from it by namespaces may have put one there."""
     outside = tmp_path / "outside"
@@ -51,7 +64,7 @@ def test_files_made_anew_are_never_written_through_a_link(
     place.mkdir(parents=True)
     (place / link).symlink_to(outside if link == "sub" else outside / "key")
     try:
-        volumes(tmp_path, labels(path)).prepare()
+        volumes(registry, tmp_path, labels(path)).prepare()
     except OSError:
         assert link == "sub"
     else:
@@ -60,9 +73,9 @@ def test_files_made_anew_are_never_written_through_a_link(
     assert [(f.name, f.read_text()) for f in outside.iterdir()] == [("key", "theirs")]
 
 
-def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+async def test_a_file_takes_the_place_of_the_one_before(registry: Registry, tmp_path: Path) -> None:
     for _ in range(2):
-        made = volumes(tmp_path, labels("a/key"))
+        made = volumes(registry, tmp_path, labels("a/key"))
         made.prepare()
     (source,) = made.sources.values()
     assert source.read_only
@@ -79,12 +92,12 @@ def test_a_file_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
         ("v", labels("/x")),
     ],
 )
-def test_a_name_that_was_never_admitted_makes_no_folder_elsewhere(
-    tmp_path: Path, name: str, source: dict[str, Any]
+async def test_a_name_that_was_never_admitted_makes_no_folder_elsewhere(
+    registry: Registry, tmp_path: Path, name: str, source: dict[str, Any]
 ) -> None:
     before = sorted(tmp_path.rglob("x"))
     with pytest.raises(PodRefused):
-        volumes(tmp_path, source, name).prepare()
+        volumes(registry, tmp_path, source, name).prepare()
     assert sorted(tmp_path.rglob("x")) == before
 
 
@@ -93,15 +106,15 @@ def test_a_name_that_was_never_admitted_makes_no_folder_elsewhere(
     [("8Mi", ("64Mi",), 8 << 20), ("64Mi", ("4Mi", "4Mi"), 8 << 20), (None, ("4Mi",), 4 << 20),
      (None, ("4Mi", None), 0), ("8Mi", (None,), 8 << 20)],
 )  # fmt: skip
-def test_a_volume_in_memory_is_no_larger_than_the_pods_memory(
-    tmp_path: Path, limit: str | None, memory: tuple[str | None, ...], size: int
+async def test_a_volume_in_memory_is_no_larger_than_the_pods_memory(
+    registry: Registry, tmp_path: Path, limit: str | None, memory: tuple[str | None, ...], size: int
 ) -> None:
     containers = [
         {"name": str(number), "resources": {"limits": {"memory": each}} if each else {}}
         for number, each in enumerate(memory)
     ]
     source = {"emptyDir": {"medium": "Memory", **({"sizeLimit": limit} if limit else {})}}
-    made = volumes(tmp_path, source, containers=containers)
+    made = volumes(registry, tmp_path, source, containers=containers)
     made.prepare()
     assert [found for _, found in made.pending_tmpfs] == [size]
 

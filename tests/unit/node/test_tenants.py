@@ -9,13 +9,42 @@ from typing import Any
 
 import pytest
 
+from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded import tenants
 from trainyard.embedded.node.volumes.folder_acl import grant_read
+from trainyard.embedded.registry import Registry
+from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.machine.users import User
 from trainyard.podruntime.filesystem.impersonation import acting_as
 from trainyard.podruntime.protocol import Program
 
 BOB = User(61002, 61002, "bob", "/home/bob", (61002, 61100))
+
+
+@pytest.mark.parametrize("uid", [0, 999_999_999, 1_234_201_103, (1 << 32) - 2])
+def test_a_namespace_belongs_to_the_user_whom_it_names(uid: int) -> None:
+    marks = {"trainyard.dev/owner": "x", "trainyard.dev/owner-uid": str(uid)}
+    assert tenants.owner_uid({"metadata": {"name": "n", "annotations": marks}}) == uid
+    assert tenants.owner_uid({"metadata": {"name": "n", "annotations": {"note": "1"}}}) is None
+    assert tenants.owner_uid({"metadata": {"name": "n"}}) is None
+
+
+@pytest.mark.parametrize("text", ["", "-1", "4294967295", "12345678901", "alice", "1 ", 7, None])
+def test_a_user_who_cannot_be_read_is_not_the_clusters_owner(text: object) -> None:
+    marks = {"trainyard.dev/owner": "x", "trainyard.dev/owner-uid": text}
+    with pytest.raises(Forbidden, match="which is no user's id"):
+        tenants.owner_uid({"metadata": {"name": "n", "annotations": marks}})
+    with pytest.raises(Forbidden, match="is None, which is no user's id"):
+        tenants.owner_uid({"metadata": {"name": "n", "annotations": {"trainyard.dev/owner": "x"}}})
+
+
+async def test_a_pod_whose_namespace_is_gone_is_nobodys() -> None:
+    registry = Registry(resources=RESOURCES)
+    await registry.ensure_system_objects()
+    assert tenants.tenant_of(registry, "default") is None
+    with pytest.raises(NotFound):
+        tenants.tenant_of(registry, "gone")
+    await registry.close()
 
 
 @pytest.mark.parametrize(

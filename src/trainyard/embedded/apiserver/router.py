@@ -32,6 +32,7 @@ from trainyard.embedded.resources.pod import ephemeral_containers
 from trainyard.embedded.service_supervisor import Supervisor
 from trainyard.embedded.storage.row_writes import DiskFull
 from trainyard.kube.errors import ApiError
+from trainyard.machine.users import NOBODY_ELSE, AllowList
 from trainyard.schema.errors import TrainyardError
 
 _log = logging.getLogger(__name__)
@@ -50,13 +51,17 @@ class Router:
     """Answers requests; shared by all listeners."""
 
     def __init__(
-        self, registry: Registry, runtime: KubeletApi | None, supervisor: Supervisor | None = None
+        self,
+        registry: Registry,
+        runtime: KubeletApi | None,
+        supervisor: Supervisor | None = None,
+        allowed: AllowList = NOBODY_ELSE,
     ) -> None:
         self._registry = registry
         self._runtime = runtime
         self._authorizer = Authorizer(registry)
         self._supervisor = supervisor if supervisor is not None else Supervisor()
-        self._verbs = verbs = Verbs(registry)
+        self._verbs = verbs = Verbs(registry, allowed)
         self.kubeconfigs: KubeconfigEndpoint | None = None
         """Set once a port is open for those who have one."""
         self.holder: TokenHolder = lambda token: None

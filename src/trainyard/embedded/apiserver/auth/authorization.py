@@ -19,7 +19,7 @@ from trainyard.embedded.tenants import owner_uid
 from trainyard.kube.embedded_contract import OWNER, OWNER_UID
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.resources import NAMESPACES, SECRETS
-from trainyard.machine.users import User, uid_of
+from trainyard.machine.users import AllowList, User, uid_of, user_with_namespace
 from trainyard.schema.dataclass import dataclass
 
 _WRITTEN_BY_CLUSTER = ("status", "binding", "finalize")
@@ -107,9 +107,9 @@ class Authorizer:
             namespace = access.name
         try:
             found = self.registry.peek(NAMESPACES.full_name, "", namespace)
-        except NotFound:
+            return owner_uid(found) == identity.user.uid
+        except (NotFound, Forbidden):
             return False
-        return owner_uid(found) == identity.user.uid
 
     async def ensure_namespace(self, identity: Identity) -> None:
         """Create the user's own namespace with their first request."""
@@ -118,21 +118,33 @@ class Authorizer:
             self.registry.peek(NAMESPACES.full_name, "", name)
         except NotFound:
             namespace: Object = {"metadata": {"name": name}}
-            mark_owner(identity, namespace)
+            _write_owner(namespace, identity.user)
             await self.registry.create(NAMESPACES.full_name, namespace)
 
 
-def mark_owner(identity: Identity, namespace: Object) -> None:
-    """Write the owner into a new namespace; raises Forbidden for names of other users."""
+def mark_owner(identity: Identity, namespace: Object, allowed: AllowList) -> None:
+    """Write the owner into a new namespace; raises Forbidden for names of other users.
+
+    One that the cluster's owner makes in the name of a user who may use the cluster is that
+    user's, who would make it with their first request: what runs there runs as them.
+    """
+    name = namespace["metadata"].get("name") or ""
     if identity.is_admin:
+        user = user_with_namespace(name)
+        if user is not None and allowed.admits(user):
+            _write_owner(namespace, user)
         return
-    metadata, user = namespace["metadata"], identity.user
-    name = metadata.get("name") or ""
+    user = identity.user
     if not _is_name_of_user(user, name):
         why = f"namespaces of yours are called {user.namespace}, or {user.namespace}-SOMETHING"
         raise forbidden(
             NAMESPACES.full_name, name, f'User "{identity.name}" cannot create it: {why}'
         )
+    _write_owner(namespace, user)
+
+
+def _write_owner(namespace: Object, user: User) -> None:
+    metadata = namespace["metadata"]
     owner = {OWNER: user.name, OWNER_UID: str(user.uid)}
     metadata["annotations"] = {**(metadata.get("annotations") or {}), **owner}
 

@@ -53,14 +53,14 @@ class Authenticator:
     """
 
     def __init__(self, allowed: AllowList = NOBODY_ELSE, tokens: UserTokens | None = None) -> None:
-        self._allowed = allowed
+        self.allowed = allowed
         self.tokens = tokens or UserTokens()
         self._cached_users: dict[int, tuple[float, User]] = {}
 
     @property
     def has_other_users(self) -> bool:
         """Whether users other than the owner may use the cluster."""
-        return any(self._allowed)
+        return any(self.allowed)
 
     def by_socket_peer(self, headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
         """Authenticate by the peer credentials of the Unix socket; raises ApiError (401)."""
@@ -91,7 +91,7 @@ class Authenticator:
         if uid in (0, os.geteuid()):
             return OWNER
         who = self._user_with_uid(uid)
-        if not self._allowed.admits(who):
+        if not self.allowed.admits(who):
             text = f"user {who.name} may not use this cluster: whoever owns it decides with up"
             raise ApiError(f"{text} --allow-user {who.name}", code=401, reason="Unauthorized")
         return Identity(who.name, False, who)

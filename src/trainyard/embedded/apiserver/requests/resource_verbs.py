@@ -31,6 +31,7 @@ from trainyard.embedded.registry import Record, Registry
 from trainyard.embedded.storage.journal import Entry, Object, encoded
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import FIELD_MANAGER, NAMESPACES
+from trainyard.machine.users import NOBODY_ELSE, AllowList
 from trainyard.schema.dataclass import dataclass
 
 Change = Callable[[Object], Object]
@@ -47,6 +48,8 @@ class Verbs:
     """Create, read, update, delete, list, watch and patch, with admission."""
 
     registry: Registry
+    allowed: AllowList = NOBODY_ELSE
+    """Who besides its owner uses the cluster."""
 
     def get(self, request: Request, target: Target) -> Response:
         """Get one object."""
@@ -335,7 +338,7 @@ class Verbs:
         target.served.check_references(obj, None, self.registry.list)
         self._check_tenant(target, obj)
         if target.served.name == NAMESPACES.full_name:
-            authorization.mark_owner(request.identity, obj)
+            authorization.mark_owner(request.identity, obj, self.allowed)
         return obj, warnings
 
     def _check_tenant(self, target: Target, obj: Object) -> None:
