@@ -95,17 +95,58 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_was(trainyard: Com
     succeed(trainyard, replicas, release)
 
 
+def other_version(folder: Path, change: tuple[str, str] | None = None) -> CommandLine:
+    """The command line of other sources on the same state folder."""
+    sources = folder / "other"
+    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
+    with open(sources / "trainyard" / "version.py", "a") as file:
+        file.write("# another one\n")
+    if change is not None:
+        protocol = sources / "trainyard" / "podruntime" / "protocol.py"
+        text = protocol.read_text()
+        assert text.count(change[0]) == 1
+        protocol.write_text(text.replace(*change))
+    line = CommandLine(folder)
+    line.environment["PYTHONPATH"] = str(sources)
+    return line
+
+
+def test_restart_changes_the_version_under_replicas_and_keeps_the_options(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    other = other_version(tmp_path)
+    options = ("--volume", "data=/srv", "--resource", "nvidia.com/gpu=2", "--network", "none")
+    more = ("--pass-env", "SOME_*", "--log-max-files", "3", "--strict-scheduling")
+    trainyard.run("up", *options, *more)
+    record = trainyard.state / "cluster.json"
+    before = json.loads(record.read_text())
+    replicas, release = start_replicas(trainyard)
+    said = other.run("up")
+    assert f"of trainyard {before['version']}; this is 0.1.0+" in said
+    assert "`trainyard restart`" in said
+    elsewhere = CommandLine(tmp_path, start_in=Path("/"))
+    elsewhere.environment["PYTHONPATH"] = other.environment["PYTHONPATH"]
+    said = elsewhere.run("restart")
+    after = json.loads(record.read_text())
+    assert f"trainyard {after['version']}, before it {before['version']}" in said
+    assert after["version"] != before["version"]
+    assert after["pid"] != before["pid"]
+    for same in ("port", "isolation", "settings"):
+        assert after[same] == before[same]
+    assert "`trainyard restart`" not in other.run("up", *options, *more)
+    trainyard.run("restart")
+    assert json.loads(record.read_text())["version"] == before["version"]
+    succeed(trainyard, replicas, release)
+
+
+def test_a_restart_without_a_cluster_says_how_to_start_one(trainyard: CommandLine) -> None:
+    assert "start one with: trainyard up" in trainyard.run("restart", code=1)
+
+
 def test_a_pod_runtime_of_another_wire_version_is_refused_and_goes_on(
     trainyard: CommandLine, tmp_path: Path
 ) -> None:
-    other = CommandLine(tmp_path)
-    sources = tmp_path / "other"
-    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("__pycache__"))
-    protocol = sources / "trainyard" / "podruntime" / "protocol.py"
-    text = protocol.read_text()
-    assert "\nVERSION = 7\n" in text
-    protocol.write_text(text.replace("\nVERSION = 7\n", "\nVERSION = 8\n"))
-    other.environment["PYTHONPATH"] = str(sources)
+    other = other_version(tmp_path, ("\nVERSION = 7\n", "\nVERSION = 8\n"))
     other.run("up")
     replicas, release = start_replicas(other)
     kill_cluster(other)

@@ -28,6 +28,7 @@ _COMMANDS = {
     "convert": ("convert", "Rewrite legacy spellings, and jobs of other systems."),
     "up": ("up", "Start the embedded cluster in the background."),
     "down": ("down", "End the embedded cluster and everything in it."),
+    "restart": ("restart", "Start the embedded cluster anew under replicas that run on."),
     "doctor": ("doctor", "Say what is wrong here, and what to do."),
     "status": ("status", "Tell whether the embedded cluster is up, and what it does."),
     "kubeconfig": ("kubeconfig", "Print the path of the embedded cluster's kubeconfig."),
@@ -61,7 +62,7 @@ _COMMANDS = {
 _OUTPUT_LOST = "error: cannot write the output: {}"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
-_LINUX_ONLY = ("up", "down", "doctor", "status", "kubeconfig")
+_LINUX_ONLY = ("up", "down", "restart", "doctor", "status", "kubeconfig")
 """Commands about the embedded cluster alone; some of their modules are Linux's."""
 
 _NAMES_ELSEWHERE = {

@@ -30,6 +30,7 @@ from trainyard.machine.state_folder import (
 )
 from trainyard.machine.users import NOBODY_ELSE, AllowList
 from trainyard.schema.errors import TrainyardError
+from trainyard.version import installed_version
 
 if TYPE_CHECKING:
     from trainyard.embedded.cluster import Cluster
@@ -151,6 +152,7 @@ def _become_background(wanted: _Background) -> None:
             wanted.shape,
             wanted.port,
             shim,
+            installed_version(),
             allowed=wanted.allowed,
             receive_tls=lambda: _receive_certificates(wanted.tls),
             on_ready=lambda cluster: _report(ready, b"\n".join([_READY, *_warnings(cluster)])),

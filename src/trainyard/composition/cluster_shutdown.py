@@ -24,18 +24,21 @@ def end_cluster(paths: Paths) -> bool:
     found = find_cluster(paths.folder)
     check_folder(paths.folder, owner=True)
     if found is not None:
-        _end_process(found.pid)
+        end_process(found.pid)
     # A cluster that was killed leaves its replicas to the shim.
     had_shim = _end_shim(paths)
     paths.record.unlink(missing_ok=True)
     return found is not None or had_shim
 
 
-def _end_process(pid: int) -> None:
+def end_process(
+    pid: int, signals: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGKILL)
+) -> None:
+    """Send one signal after the other until the process has ended; raises TrainyardError."""
     with suppress(ProcessLookupError):
         process = os.pidfd_open(pid)
         try:
-            for number in (signal.SIGTERM, signal.SIGKILL):
+            for number in signals:
                 signal.pidfd_send_signal(process, number)
                 if select.select([process], [], [], _END_SECONDS)[0]:
                     return

@@ -151,6 +151,7 @@ def serve(
     options: ClusterShape,
     port: int,
     shim: ShimHandle,
+    version: str,
     *,
     allowed: AllowList,
     receive_tls: Callable[[], TlsFiles | None],
@@ -171,6 +172,7 @@ def serve(
         tls_port=port,
         preferred_port=_last_port(paths),
         tls=receive_tls(),
+        version=version,
     )
     try:
         uvloop.run(_serve(settings, shim, on_ready, separate_controller=separate_controller))

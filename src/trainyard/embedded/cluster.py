@@ -93,10 +93,13 @@ class ClusterSettings:
     """Where `tls_port` is 0: try this one first."""
     tls: TlsFiles | None = None
     """Certificates that are known to be good; None: look for them or make them."""
+    version: str = ""
+    """Which trainyard this is, for the record (`installed_version`)."""
 
     def as_json(self) -> dict[str, Any]:
         """The settings that a user may have chosen, as JSON for the cluster's record."""
         return {
+            "working_dir": self.working_dir,
             "volumes": dict(self.volumes),
             "images": [list(pair) for pair in self.images],
             "passed": list(self.passed),
@@ -174,7 +177,9 @@ async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncItera
             ]
             found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
             python = interpreters.find_interpreter(image_environment("", node_settings)) or ""
-            RunningCluster(*found_by, agent.isolation, python, settings.as_json()).write(paths)
+            RunningCluster(
+                *found_by, agent.isolation, python, settings.as_json(), settings.version
+            ).write(paths)
             try:
                 shim.keeps_pods = shim.lasts
                 yield cluster

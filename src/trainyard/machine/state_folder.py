@@ -172,6 +172,8 @@ class RunningCluster:
     """The interpreter of pods for which neither image nor user has an environment."""
     settings: dict[str, Any] = field(default_factory=dict)
     """The options with which it was started (`ClusterSettings`)."""
+    version: str = ""
+    """Which trainyard it is (`installed_version`); "": one that did not record it."""
 
     def write(self, paths: Paths) -> None:
         """Write the record, atomically, for other processes to find."""
@@ -214,13 +216,14 @@ def _read_record(paths: Paths) -> RunningCluster:
             raise ValueError(f"{name} is {record[name]!r:.40}, not {_TYPE_NAMES[kinds[0]]}")
     if record["pid"] < 1:
         raise ValueError(f"pid is {record['pid']}")
-    python = record.get("python")  # older clusters did not record it
+    python, version = record.get("python"), record.get("version")  # older clusters had neither
     given = {name: record[name] for name in _RECORD_FIELDS}
     settings = record.get("settings")
     return RunningCluster(
         **given,
         python=python if isinstance(python, str) else "",
         settings=settings if isinstance(settings, dict) else {},
+        version=version if isinstance(version, str) else "",
     )
 
 

@@ -41,6 +41,7 @@ def _lines(found: RunningCluster, paths: Paths) -> Iterator[str]:
         f"up for {_duration(time.time() - found.started)}, process {found.pid}, "
         f"isolation {found.isolation}"
     )
+    yield f"version: trainyard {found.version or 'before versions were recorded'}"
     yield f"state: {paths.folder}"
     yield f"kubeconfig: {_kubeconfig(found, paths)} (port {found.port})"
     phases = ", ".join(f"{count} {phase}" for phase, count in sorted(state.jobs.items()))

@@ -13,6 +13,7 @@ from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.machine.state_folder import Paths, RunningCluster, find_cluster, state_folder
 from trainyard.machine.users import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.schema.errors import TrainyardError
+from trainyard.version import installed_version
 
 
 @click.command()
@@ -53,9 +54,20 @@ def command(
         click.echo(f"the cluster is up: process {found.pid}, isolation {found.isolation}")
     else:
         cluster_option_mismatch.check_options(found, options, port, allowed)
-        click.echo(f"the cluster is already up: process {found.pid}")
+        click.echo(f"the cluster is already up: process {found.pid}{_other_version(found)}")
     if found.is_ours:
         click.echo(f"for kubectl: export KUBECONFIG={Paths(state_folder()).kubeconfig}")
+
+
+def _other_version(found: RunningCluster) -> str:
+    ours = installed_version()
+    if found.version == ours:
+        return ""
+    theirs = f"trainyard {found.version}" if found.version else "an earlier trainyard"
+    return (
+        f", of {theirs}; this is {ours}: `trainyard restart` puts it under the jobs, whose "
+        "replicas run on"
+    )
 
 
 def bring_up(
