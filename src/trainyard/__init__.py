@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainyard.api.options import ScriptOptions as ScriptOptions
     from trainyard.api.recorded_jobs import history as history
     from trainyard.api.replica_usage import Usage as Usage
-    from trainyard.api.script_jobs import propose as propose
+    from trainyard.api.scripts.script_jobs import propose as propose
     from trainyard.api.sync_client import Client as Client
     from trainyard.client.cluster_target import CommandError as CommandError
     from trainyard.client.job_comparison import Comparison as Comparison
@@ -68,7 +68,7 @@ _FOUND_IN = {
     "command": "api.machine",
     "convert": "api.offline",
     "history": "api.recorded_jobs",
-    "propose": "api.script_jobs",
+    "propose": "api.scripts.script_jobs",
     "render": "api.offline",
     "report": "payloads.training_report",
     "run": "api.one_call_run",

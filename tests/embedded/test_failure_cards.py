@@ -14,8 +14,9 @@ from tests.embedded.command_line import CommandLine
 from tests.embedded.failures import FAILURES, LAUNCHERS, Failure
 from tests.embedded.terminal import rows, started_on_terminal
 from tests.tools import require
+from trainyard.api.scripts import script_objects
+from trainyard.kinds.kind_registry import kinds_by_launcher
 from trainyard.kinds.shared.script import Mount, Script
-from trainyard.manifest import script_objects
 
 IS_ALL = os.environ.get("TRAINYARD_SOAK") == "1"
 TERMINALS = ((120, 40), (60, 24)) if IS_ALL else ((60, 24),)
@@ -125,7 +126,7 @@ def manifest(failure: Failure, launcher: str, name: str) -> str:
             name=name,
             launcher=launcher,
             replicas=2,
-            image=script_objects.launchers()[launcher].image,
+            image=kinds_by_launcher()[launcher].image,
             **options,
         )
     )

@@ -31,7 +31,7 @@ _POD = {
 _QUEUES = Resource("scheduler.tensorstack.dev", "v1beta1", "queues", "Queue", namespaced=False)
 _KNOW_JOBS = (
     *("api", "cli", "client", "composition", "diagnosis", "evidence"),
-    *("kinds", "lifecycle", "manifest", "operator"),
+    *("conversion", "kinds", "lifecycle", "manifest", "operator"),
 )
 
 

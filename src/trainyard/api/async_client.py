@@ -20,7 +20,7 @@ from trainyard.api.options import RunOptions, ScriptOptions, check
 from trainyard.api.queues import Queues
 from trainyard.api.recorded_jobs import OF_FUNCTION, Repeating
 from trainyard.api.replica_usage import Measuring
-from trainyard.api.script_jobs import drafted, is_script
+from trainyard.api.scripts.script_jobs import drafted, is_script
 from trainyard.client.cluster_target import CommandError
 from trainyard.client.job_follower import Screen
 from trainyard.client.job_view import Job

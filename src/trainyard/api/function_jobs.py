@@ -13,12 +13,13 @@ from trainyard.api.function_capture import Captured
 from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
 from trainyard.api.options import RunOptions
 from trainyard.api.remote_calls import Folder, Lines, Way
+from trainyard.api.scripts import script_objects
 from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.job_follower import Screen
 from trainyard.client.job_view import Job
+from trainyard.kinds.kind_registry import kinds_by_launcher
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import Mount, Script, Sizes
-from trainyard.manifest import script_objects
 from trainyard.payloads.function_call import MARK
 
 
@@ -66,7 +67,7 @@ class Function:
             replicas=replicas,
             processes=processes,
             gpus=gpus,
-            image=options.get("image") or script_objects.launchers()[launcher].image,
+            image=options.get("image") or kinds_by_launcher()[launcher].image,
             interpreter=interpreter if self.is_local else "python",
             env=with_threads(env, replicas * processes, gpus) if self.is_local else dict(env),
             mounts=mounts,

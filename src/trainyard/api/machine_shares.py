@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from trainyard.api.script_files import ScriptMistake
+from trainyard.api.scripts.script_files import ScriptMistake
 from trainyard.embedded.node.containers.gpus import detect
 
 

@@ -77,10 +77,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _check_launcher(launcher: Any) -> None:
-    from trainyard.manifest.script_objects import launchers
+    from trainyard.kinds.kind_registry import kinds_by_launcher
 
-    if launcher not in launchers():
-        raise CommandError(f"launcher={launcher!r}: it is one of {', '.join(launchers())}")
+    if launcher not in kinds_by_launcher():
+        raise CommandError(f"launcher={launcher!r}: it is one of {', '.join(kinds_by_launcher())}")
 
 
 def _check_elastic(elastic: Any, replicas: int | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from trainyard.api.interpreter_check import Ground
-from trainyard.api.script_drafts import Draft
+from trainyard.api.scripts.script_drafts import Draft
 from trainyard.cli.script_manifest import save
 from trainyard.cli.script_options import misplaced_note
 from trainyard.composition.cluster_shape import ClusterShape

@@ -6,8 +6,8 @@ import shlex
 import sys
 from pathlib import Path
 
-from trainyard.api.script_drafts import Draft
-from trainyard.api.script_files import ScriptMistake
+from trainyard.api.scripts.script_drafts import Draft
+from trainyard.api.scripts.script_files import ScriptMistake
 from trainyard.composition.cluster_shape import ClusterShape
 
 

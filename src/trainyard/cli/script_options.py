@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.api.script_shape import ScriptShape
+from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.cli.options import IMAGE, MOUNTS
 
 if TYPE_CHECKING:
-    from trainyard.api.script_drafts import Draft
+    from trainyard.api.scripts.script_drafts import Draft
 
 _LAUNCHERS = ("torchrun", "plain", "deepspeed", "colossalai", "none")
 _VOLUME = """Mount a folder (on a cluster, a claim) at PATH in the replicas of SCRIPT; or say which

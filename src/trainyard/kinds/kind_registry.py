@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trainyard.kinds.shared.job_settings import Settings
     from trainyard.kinds.shared.workload import Workload
 
-__all__ = ["JOB_KINDS", "KINDS", "OUR_KINDS", "Kind", "describe"]
+__all__ = ["JOB_KINDS", "KINDS", "OUR_KINDS", "Kind", "describe", "kinds_by_launcher"]
 
 ENTRY_POINTS = "trainyard.kinds"
 
@@ -104,6 +104,11 @@ OUR_KINDS = Kinds(lambda kind: kind.package.startswith("trainyard."))
 
 JOB_KINDS = Kinds(lambda kind: kind.is_job)
 """The kinds that the controller runs as jobs, by name."""
+
+
+def kinds_by_launcher() -> dict[str, Kind]:
+    """Names of launchers of `trainyard run SCRIPT`, and the kind of job that each makes."""
+    return {name: kind for kind in JOB_KINDS.values() for name in kind.launchers}
 
 
 def describe(job: Job, settings: Settings) -> Workload:

@@ -1,1 +1,1 @@
-"""Manifests as users write them: YAML with positions, several documents, old spellings."""
+"""Manifests as users write them: YAML with positions, several documents, lists."""

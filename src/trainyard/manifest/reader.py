@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from trainyard.kinds.kind_admission import AdmissionResult, check
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared.job import Job
-from trainyard.manifest.foreign import foreign_kinds
+from trainyard.manifest import foreign_kinds
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
 from trainyard.schema.kubernetes_schemas import CORE_KINDS
@@ -148,9 +148,13 @@ def read(text: str, file: str = "", server: Version | None = None) -> ReadResult
     documents: list[Document] = []
     problems: list[Problem] = []
     jobs: dict[str, int] = {}
-    if foreign_kinds.is_script(text):
+    if foreign_kinds.is_sbatch_script(text):
         problems.append(
-            replace(error((), foreign_kinds.advice(foreign_kinds.SLURM, file)), file=file, line=1)
+            replace(
+                error((), foreign_kinds.advise_convert(foreign_kinds.SBATCH_SCRIPT, file)),
+                file=file,
+                line=1,
+            )
         )
         return ReadResult((), tuple(problems))
     for parsed in yaml_text.parse(text):
@@ -242,7 +246,7 @@ def _document(
     line, _ = parsed.locate(prefix)
     found, model = checked.problems, checked.model
     if title := foreign_kinds.title_of(raw):
-        found, model = (error((), foreign_kinds.advice(title, file)),), None
+        found, model = (error((), foreign_kinds.advise_convert(title, file)),), None
     if kind in JOB_KINDS and _is_named(raw):
         if name in jobs:
             message = f"is the name of the job at line {jobs[name]} too"

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from trainyard.api.script_shape import ScriptShape
+from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.cli.main import cli
 from trainyard.schema.errors import TrainyardError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from trainyard.api.interpreter_check import GroundError
-from trainyard.api.script_drafts import Draft
-from trainyard.api.script_files import propose
-from trainyard.api.script_shape import ScriptShape
+from trainyard.api.scripts.script_drafts import Draft
+from trainyard.api.scripts.script_files import propose
+from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.cli.options import cluster_options
 from trainyard.cli.script_manifest import heading, save
 from trainyard.cli.script_options import ScriptCommand, misplaced_note, script_options

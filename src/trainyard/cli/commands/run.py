@@ -10,8 +10,8 @@ import os
 
 import click
 
-from trainyard.api.script_drafts import Draft
-from trainyard.api.script_shape import ScriptShape
+from trainyard.api.scripts.script_drafts import Draft
+from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.cli.options import cluster_options, refuse_script, snapshot_option, where_options
 from trainyard.cli.run_sources import FileSource, ScriptSource, Source
 from trainyard.cli.script_options import ScriptCommand, is_manifest, script_options

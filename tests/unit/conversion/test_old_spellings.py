@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from tests.unit.kinds.test_warned import WARNED
 
-from trainyard.manifest.old_spellings import convert
+from tests.unit.kinds.test_warned import WARNED
+from trainyard.conversion.old_spellings import convert
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import InvalidManifest
 

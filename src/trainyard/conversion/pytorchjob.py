@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.manifest.foreign import foreign_common
-from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields
-from trainyard.manifest.foreign.foreign_common import Object, Torchrun
+from trainyard.conversion import foreign_common
+from trainyard.conversion.field_tracking import CannotConvert, Fields
+from trainyard.conversion.foreign_common import Object, Torchrun
 
 _TYPES = {"Master": "master", "Worker": "worker"}
 _CONTAINER = ("pytorch",)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.manifest.kubeflow import JAX, TF, XGBOOST
-from tests.unit.manifest.test_foreign import converted
-from trainyard.manifest.foreign.foreign_conversion import convert
+from tests.unit.conversion.kubeflow import JAX, TF, XGBOOST
+from tests.unit.conversion.test_foreign import converted
+from trainyard.conversion.foreign_conversion import convert
 from trainyard.schema.errors import InvalidManifest
 
 

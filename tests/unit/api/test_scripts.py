@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from trainyard.kinds.kind_registry import describe
+from trainyard.api.scripts import script_objects
+from trainyard.kinds.kind_registry import describe, kinds_by_launcher
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.script import Mount, Script, ScriptError, Sizes
 from trainyard.kinds.shared.workload import objects
-from trainyard.manifest import script_objects
 from trainyard.manifest.reader import read, read_objects
 from trainyard.schema.yaml_text import parse
 
 TRICKY = ("with space", "$(HOME)", "$$", "$", "a: b # c", "two\nreplicas: 1", "", "--", "é", "'\"")
-LAUNCHERS = sorted(script_objects.launchers())
+LAUNCHERS = sorted(kinds_by_launcher())
 
 
 def script(launcher: str, **more: Any) -> Script:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from trainyard.kinds.kind_registry import JOB_KINDS, Kind
+from trainyard.kinds.kind_registry import kinds_by_launcher
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import Mount, Script, ScriptError
 
@@ -20,11 +20,6 @@ CARRIED_AT = "/trainyard/script"
 """Where a script is that came along in a ConfigMap."""
 _MOST_CARRIED = 1 << 20
 """Of a ConfigMap (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
-
-
-def launchers() -> dict[str, Kind]:
-    """Names of launchers to the kind of job that uses them."""
-    return {name: kind for kind in JOB_KINDS.values() for name in kind.launchers}
 
 
 def objects(
@@ -35,7 +30,7 @@ def objects(
     ``carried`` is the script's text where a ConfigMap is to bring it, ``folder`` where it runs
     unless that is the manifest's own folder.
     """
-    kind = launchers()[script.launcher]
+    kind = kinds_by_launcher()[script.launcher]
     found = []
     if carried is not None:
         script, config = _carrying(script, carried)
@@ -65,14 +60,14 @@ def text(
     script: Script, *, carried: str | None = None, folder: str = "", heading: Sequence[str] = ()
 ) -> str:
     """The same as a manifest, with ``heading`` as lines of a comment."""
-    from trainyard.manifest import script_manifest_text
+    from trainyard.api.scripts import script_manifest_text
 
     return script_manifest_text.text(objects(script, carried=carried, folder=folder), heading)
 
 
 def _carrying(script: Script, content: str) -> tuple[Script, dict[str, Any]]:
     """The script as it is found in a ConfigMap, and that ConfigMap."""
-    from trainyard.manifest.script_manifest_text import Text
+    from trainyard.api.scripts.script_manifest_text import Text
 
     size = len(content.encode())
     if size > _MOST_CARRIED:

@@ -11,9 +11,9 @@ import os
 import shlex
 from collections.abc import Sequence
 
-from trainyard.manifest.foreign import foreign_common
-from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields
-from trainyard.manifest.foreign.foreign_common import Object
+from trainyard.conversion import foreign_common
+from trainyard.conversion.field_tracking import CannotConvert, Fields
+from trainyard.conversion.foreign_common import Object
 
 _HOSTS = {"OpenMPI": "--hostfile", "Intel": "-machinefile", "MPICH": "-f"}
 _LAUNCHERS = ("mpirun", "mpiexec", "mpiexec.hydra", "horovodrun")

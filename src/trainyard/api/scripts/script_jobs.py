@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Unpack
 
 from trainyard.api.options import ScriptOptions, check
-from trainyard.api.script_drafts import Draft
-from trainyard.api.script_shape import ScriptShape
+from trainyard.api.scripts.script_drafts import Draft
+from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.composition.cluster_shape import ClusterShape
 
 _SUFFIXES = (".py", ".sh", ".bash")

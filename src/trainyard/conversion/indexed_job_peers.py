@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any
 
-from trainyard.manifest.foreign.foreign_common import Object
+from trainyard.conversion.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 
 INDEX = "batch.kubernetes.io/job-completion-index"

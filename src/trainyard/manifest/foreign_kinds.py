@@ -1,4 +1,7 @@
-"""Which objects of other systems can be converted, and how they are called."""
+"""Which jobs of other systems can be converted, and how messages call them.
+
+The converters are in `trainyard.conversion`; the reader only tells users to call them.
+"""
 
 from __future__ import annotations
 
@@ -27,35 +30,35 @@ _TITLES = {
 }
 _RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _HEADER = re.compile(r"^#SBATCH\s", re.MULTILINE)
-SLURM = "a script for Slurm's sbatch"
+SBATCH_SCRIPT = "a script for Slurm's sbatch"
 
 
-def key_of(obj: Any) -> tuple[str, str]:
-    """Group and kind of an object, whatever it is."""
+def group_and_kind(obj: Any) -> tuple[str, str]:
+    """API group and kind of an object; empty where it has none."""
     if not isinstance(obj, dict):
         return "", ""
     return str(obj.get("apiVersion", "")).partition("/")[0], str(obj.get("kind", ""))
 
 
 def title_of(obj: Any) -> str:
-    """``a Kubeflow PyTorchJob``; empty for what is not converted."""
-    group, kind = key_of(obj)
+    """What messages call an object: ``a Kubeflow PyTorchJob``; "" if it is not converted."""
+    group, kind = group_and_kind(obj)
     if group == "trainer.kubeflow.org" and kind in _RUNTIMES:
         return "a runtime of a Kubeflow TrainJob"
     return _TITLES.get((group, kind), "")
 
 
 def titles() -> tuple[str, ...]:
-    """What all kinds are called that are converted."""
+    """What messages call the kinds that are converted."""
     return tuple(_TITLES.values())
 
 
-def advice(title: str, file: str) -> str:
-    """What to do with such a file."""
+def advise_convert(title: str, file: str) -> str:
+    """The message about a job of another system: how to convert and run it."""
     name = "-" if file in ("", "<stdin>", "-") else file
     return f"is {title}: `trainyard convert -f {name} | trainyard run -f -` runs it"
 
 
-def is_script(text: str) -> bool:
+def is_sbatch_script(text: str) -> bool:
     """Whether a text is a script for sbatch."""
     return text.startswith("#!") and _HEADER.search(text) is not None

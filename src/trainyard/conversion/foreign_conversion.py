@@ -9,9 +9,8 @@ from typing import Any
 
 import yaml
 
-from trainyard.manifest.foreign import (
+from trainyard.conversion import (
     batchjob,
-    foreign_kinds,
     jobset,
     mpi,
     pytorchjob,
@@ -21,7 +20,8 @@ from trainyard.manifest.foreign import (
     trainjob,
     volcano,
 )
-from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields, Note
+from trainyard.conversion.field_tracking import CannotConvert, Fields, Note
+from trainyard.manifest import foreign_kinds
 from trainyard.manifest.reader import object_name, told
 from trainyard.schema import yaml_text
 from trainyard.schema.dataclass import dataclass
@@ -54,7 +54,7 @@ def convert(text: str, file: str = "") -> Foreign | None:
 
     Other objects stay as they are. Raises InvalidManifest with what cannot be converted.
     """
-    if foreign_kinds.is_script(text):
+    if foreign_kinds.is_sbatch_script(text):
         return _script(text, file)
     documents = list(yaml_text.parse(torchx.request(text)))
     objects = [(each, *found) for each in documents for found in _objects(each.data)]
@@ -98,7 +98,7 @@ def _objects(data: Any, prefix: tuple[str | int, ...] = ()) -> list[tuple[Any, t
 def _converted(
     obj: dict[str, Any], runtimes: dict[tuple[str, str], dict[str, Any]]
 ) -> tuple[list[Any], Sequence[Note]]:
-    key = foreign_kinds.key_of(obj)
+    key = foreign_kinds.group_and_kind(obj)
     if key[1] in trainjob.RUNTIMES:
         return [], []  # what a job takes of it is told with the job
     if key != foreign_kinds.TRAIN and key not in _CONVERTERS:

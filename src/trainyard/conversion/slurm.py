@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import field
 
-from trainyard.manifest.foreign import foreign_common
-from trainyard.manifest.foreign.field_tracking import LEFT, CannotConvert
-from trainyard.manifest.foreign.foreign_common import Object
+from trainyard.conversion import foreign_common
+from trainyard.conversion.field_tracking import LEFT, CannotConvert
+from trainyard.conversion.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 
 _HEADER = re.compile(r"#SBATCH\s+(?P<words>.*?)(\s+#.*)?\Z")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from trainyard.manifest.foreign import batchjob, foreign_common, indexed_job_peers
-from trainyard.manifest.foreign.batchjob import Part
-from trainyard.manifest.foreign.field_tracking import MOST_PODS, CannotConvert, Fields, Note
-from trainyard.manifest.foreign.foreign_common import Object
+from trainyard.conversion import batchjob, foreign_common, indexed_job_peers
+from trainyard.conversion.batchjob import Part
+from trainyard.conversion.field_tracking import MOST_PODS, CannotConvert, Fields, Note
+from trainyard.conversion.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 
 _KEY = "jobset.sigs.k8s.io/"

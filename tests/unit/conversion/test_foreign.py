@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.manifest.kubeflow import JAX, TF, XGBOOST
-from trainyard.manifest.foreign.field_tracking import leaves
-from trainyard.manifest.foreign.foreign_conversion import convert
+from tests.unit.conversion.kubeflow import JAX, TF, XGBOOST
+from trainyard.conversion.field_tracking import leaves
+from trainyard.conversion.foreign_conversion import convert
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import InvalidManifest
 from trainyard.schema.problems import Path, format_path

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.manifest.foreign import foreign_common, torchx
-from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields
-from trainyard.manifest.foreign.foreign_common import Object
+from trainyard.conversion import foreign_common, torchx
+from trainyard.conversion.field_tracking import CannotConvert, Fields
+from trainyard.conversion.foreign_common import Object
 
 _PYTORCH = {"master": "master", "worker": "worker"}
 _ENDS = {"CompleteJob": "successRules"}

@@ -18,7 +18,7 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import legacy
-from trainyard.manifest.foreign import foreign_kinds
+from trainyard.manifest import foreign_kinds
 from trainyard.manifest.reader import Document, read, told
 from trainyard.schema import yaml_text
 from trainyard.schema.dataclass import dataclass
@@ -88,7 +88,7 @@ def _left_alone(document: Document) -> Problem:
     ours, theirs = ", ".join(JOB_KINDS), ", ".join(foreign_kinds.titles())
     message = (
         f"{document.kind[:80]} is no kind that can be converted; old spellings of {ours} can, "
-        f"and {theirs} and {foreign_kinds.SLURM}"
+        f"and {theirs} and {foreign_kinds.SBATCH_SCRIPT}"
     )
     return replace(found, message=message, suggestion="")
 

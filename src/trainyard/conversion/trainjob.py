@@ -9,9 +9,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainyard.manifest.foreign import foreign_common, mpi
-from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields, Note
-from trainyard.manifest.foreign.foreign_common import Object
+from trainyard.conversion import foreign_common, mpi
+from trainyard.conversion.field_tracking import CannotConvert, Fields, Note
+from trainyard.conversion.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import format_path
 

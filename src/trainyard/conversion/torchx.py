@@ -10,8 +10,8 @@ import copy
 import re
 from collections.abc import Callable, Sequence
 
-from trainyard.manifest.foreign import foreign_common
-from trainyard.manifest.foreign.foreign_common import Object, Torchrun
+from trainyard.conversion import foreign_common
+from trainyard.conversion.foreign_common import Object, Torchrun
 
 _LABEL = "torchx.pytorch.org/"
 _ROLE, _REPLICA = f"{_LABEL}role-name", f"{_LABEL}replica-id"

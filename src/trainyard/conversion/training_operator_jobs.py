@@ -13,9 +13,9 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from trainyard.manifest.foreign import foreign_common, indexed_job_peers
-from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields
-from trainyard.manifest.foreign.foreign_common import Object
+from trainyard.conversion import foreign_common, indexed_job_peers
+from trainyard.conversion.field_tracking import CannotConvert, Fields
+from trainyard.conversion.foreign_common import Object
 
 _RESTARTS = 6
 """Of a replica, where the job does not say how many."""

@@ -10,9 +10,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from trainyard.manifest.foreign import foreign_common, indexed_job_peers
-from trainyard.manifest.foreign.field_tracking import CannotConvert, Fields, Note
-from trainyard.manifest.foreign.foreign_common import Object, Torchrun
+from trainyard.conversion import foreign_common, indexed_job_peers
+from trainyard.conversion.field_tracking import CannotConvert, Fields, Note
+from trainyard.conversion.foreign_common import Object, Torchrun
 from trainyard.schema.dataclass import dataclass
 
 _TYPE = "worker"

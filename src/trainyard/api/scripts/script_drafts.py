@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 from trainyard.api.interpreter_check import Ground
 from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
-from trainyard.api.script_files import ScriptMistake, find
-from trainyard.api.script_shape import ScriptShape
+from trainyard.api.scripts import python_source
+from trainyard.api.scripts.python_source import Source
+from trainyard.api.scripts.script_files import ScriptMistake, find
+from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.embedded.node.containers.gpus import RESOURCE
-from trainyard.manifest import python_source
-from trainyard.manifest.python_source import Source
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
@@ -142,9 +142,9 @@ class Draft:
         return tuple(dict.fromkeys((*needed, *([launcher] if launcher else ()))))
 
     def _image(self) -> str:
-        from trainyard.manifest import script_objects
+        from trainyard.kinds.kind_registry import kinds_by_launcher
 
-        default = script_objects.launchers()[self.launcher].image
+        default = kinds_by_launcher()[self.launcher].image
         patterns = [pattern for pattern, _ in self.options.images]
         if self.script.image or not patterns:
             return self.script.image or default
@@ -263,7 +263,7 @@ class Draft:
 
     def text(self, *, folder: str = "", heading: Sequence[str] = ()) -> str:
         """The manifest; raises TrainyardError. `folder` is where it will lie, if not here."""
-        from trainyard.manifest import script_objects
+        from trainyard.api.scripts import script_objects
 
         here = os.getcwd()
         elsewhere = here if folder and os.path.realpath(folder) != here else ""
@@ -273,7 +273,7 @@ class Draft:
 
     def read(self) -> ReadResult:
         """The very same as `text` says, checked; raises TrainyardError."""
-        from trainyard.manifest import script_objects
+        from trainyard.api.scripts import script_objects
         from trainyard.manifest.reader import read_objects
 
         found = script_objects.objects(self.build(), carried=self._carried())

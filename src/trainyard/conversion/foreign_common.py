@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
-from trainyard.manifest import script_objects
-from trainyard.manifest.foreign.field_tracking import Fields
+from trainyard.conversion.field_tracking import Fields
+from trainyard.kinds.kind_registry import kinds_by_launcher
 from trainyard.schema.dataclass import dataclass
 
 Object = dict[str, Any]
@@ -37,7 +37,7 @@ _NOT_SIMPLE = re.compile(r"[;|&<>`(){}*?~#\n]")
 
 def job(launcher: str, metadata: Object, spec: Object) -> Object:
     """A job of the kind that uses a launcher."""
-    kind = script_objects.launchers()[launcher]
+    kind = kinds_by_launcher()[launcher]
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.manifest.python_source import SourceError, read
+from trainyard.api.scripts.python_source import SourceError, read
 
 
 def test_imports_at_the_top_are_those_that_run_in_any_case() -> None:
