@@ -15,6 +15,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError
 
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import legacy
@@ -24,7 +25,7 @@ from trainyard.schema import yaml_text
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
 from trainyard.schema.kubernetes_schemas import CORE_KINDS
-from trainyard.schema.problems import Problem, Severity
+from trainyard.schema.problems import Problem, Severity, error
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def convert(text: str, file: str = "") -> Converted:
     yaml.width = 10_000
     yaml.brace_single_entry_mapping_in_flow_sequence = True
     _keep_indentation(yaml, text)
-    documents = list(yaml.load_all(text))
+    documents = _load(yaml, text, file)
     if not sum(_convert(obj) for document in documents for obj in _objects(document)):
         return Converted(text, notes)
     out = io.StringIO()
@@ -74,6 +75,26 @@ def convert(text: str, file: str = "") -> Converted:
     left = {p.message for p in read(result, file).warnings}
     gone = (p for p in before.warnings if p.message not in left)
     return Converted(result, (*gone, *notes))
+
+
+def _load(yaml: YAML, text: str, file: str) -> list[Any]:
+    """The documents with their comments; raises InvalidManifest.
+
+    ruamel refuses some texts that libyaml, and so kubectl and the reader, take: tabs between words,
+    and what looks like a date and is none.
+    """
+    line = column = 0
+    try:
+        return list(yaml.load_all(text))
+    except MarkedYAMLError as problem:
+        reason = str(problem.problem or "syntax error")
+        if mark := problem.problem_mark:
+            line, column = mark.line + 1, mark.column + 1
+        fix = "write spaces for tabs" if "\t" in text else "write it more plainly"
+    except ValueError as problem:
+        reason, fix = str(problem), "quote the date"
+    message = f"cannot be rewritten with its comments: {reason}; {fix}"
+    raise InvalidManifest([replace(error((), message), file=file, line=line, column=column)])
 
 
 def _is_known(document: Document) -> bool:

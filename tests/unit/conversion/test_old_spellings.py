@@ -129,3 +129,21 @@ def test_core_kinds_alone_need_no_change() -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
     assert convert(text).text == text
     assert convert(text).changes == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "position", "fix"),
+    [
+        ("name: \tgen", "old.yaml:4:9", "write spaces for tabs"),
+        ("labels: {day: 2026-02-30}", "old.yaml", "quote the date"),
+    ],
+)
+def test_what_kubectl_takes_and_the_rewriter_does_not_is_one_clear_error(
+    field: str, position: str, fix: str
+) -> None:
+    text = f"apiVersion: batch.tensorstack.dev/v1beta1\nkind: GenericJob\nmetadata:\n  {field}\n"
+    assert not any("YAML" in problem.message for problem in read(text).problems)
+    with pytest.raises(InvalidManifest) as raised:
+        convert(text, "old.yaml")
+    assert str(raised.value).startswith(f"{position}: error: cannot be rewritten with its comments")
+    assert str(raised.value).endswith(f"; {fix}")
