@@ -226,7 +226,7 @@ def test_stacks_of_a_process_that_nobody_observes_need_py_spy(made: Yard) -> Non
     told = made.run("stacks", "isolated")
     assert told.startswith("worker-0 (rank 0): is not observed")
     spy = shutil.which("py-spy", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
-    assert ("hold (<string>:4)" if spy else "pip install 'trainyard[stacks]'") in told
+    assert ("hold (<string>:4)" if spy else "pip install 'trainyard-jobs[stacks]'") in told
     made.run("delete", "isolated", "--yes")
 
 

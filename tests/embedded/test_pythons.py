@@ -115,6 +115,29 @@ def test_replicas_run_the_python_of_the_callers_shell(
         assert f"[worker-0] {shells}" in done.stdout, "what the caller's own shell runs"
 
 
+@pytest.mark.parametrize("name", ["trainyard.py", "trainyard/__init__.py"])
+def test_another_projects_package_of_our_name_is_found_before_anything_runs(
+    trainyard: CommandLine, tool: Path, tmp_path: Path, name: str
+) -> None:
+    theirs = tmp_path / "theirs"
+    venv.create(theirs, with_pip=False)
+    (packages,) = theirs.glob("lib/python*/site-packages")
+    (packages / name).parent.mkdir(exist_ok=True)
+    (packages / name).write_text("raise SystemExit('another project')\n")
+    file = trainyard.manifest("m.yaml", job("tell", ["python", "-c", "import trainyard"]))
+    environment = trainyard.environment | {"PATH": f"{theirs}/bin:{os.environ['PATH']}"}
+    environment.pop("PYTHONPATH", None)
+    outputs = {}
+    for command in (("run", "-f", file), ("doctor",)):
+        done = subprocess.run(
+            [str(tool), *command], env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        outputs[command[0]] = " ".join((done.stdout + done.stderr).split())
+    assert str(packages / name) in outputs["run"].partition("another project's package")[0]
+    assert str(packages / name) in outputs["doctor"].replace(" ", "").replace("problem", "")
+    assert "this project's is trainyard-jobs" in outputs["doctor"]
+
+
 def test_an_environment_for_an_image_brings_its_python(
     trainyard: CommandLine, tmp_path: Path
 ) -> None:

@@ -41,9 +41,21 @@ if has("torch") and find_spec("torch").origin:
     except (OSError, TypeError):
         pass
 missing = [name for name in sys.argv[2:] if not has(name)]
-answer = [sys.executable, sys.version.split()[0], torch, cuda, missing]
+foreign = ""
+origin = has("trainyard") and find_spec("trainyard").origin or ""
+if origin and not os.path.isdir(os.path.join(os.path.dirname(origin), "kinds")):
+    foreign = origin
+answer = [sys.executable, sys.version.split()[0], torch, cuda, missing, foreign]
 print(json.dumps(answer))
 """
+
+
+def foreign_text(place: str) -> str:
+    """What to say of a package of our import name that is not ours."""
+    return (
+        f"warning: the trainyard in {place} is another project's package: a script that imports "
+        "trainyard gets that one. Remove it (pip uninstall trainyard); this one is trainyard-jobs"
+    )
 
 
 class GroundError(TrainyardError):
@@ -60,6 +72,8 @@ class Facts:
     cuda: str
     missing: Sequence[str]
     """Of the modules that it was asked about."""
+    foreign: str
+    """Where a package of our import name is that is not ours; "" where there is none."""
 
 
 class Ground:
@@ -123,8 +137,13 @@ class Ground:
             self._asked = None
         return self._facts
 
-    def line(self, isolation: str) -> str:
-        """The first line of a run."""
+    def lines(self, isolation: str) -> list[str]:
+        """The first lines of a run: what it runs on, and what is wrong with that."""
+        facts = self.facts()
+        foreign = facts.foreign if facts else ""
+        return [self._line(isolation), *([foreign_text(foreign)] if foreign else [])]
+
+    def _line(self, isolation: str) -> str:
         facts = self.facts()
         if facts is None:
             python = f"{self.python} does not run" if self.python else "no python in the PATH"

@@ -65,7 +65,7 @@ class FileSource:
         return result
 
     def introduction(self, isolation: str) -> list[str]:
-        return [self._interpreter.line(isolation)] if self._interpreter else []
+        return self._interpreter.lines(isolation) if self._interpreter else []
 
     def provenance(self, note: Callable[[str], None]) -> Said:
         return _provenance(self.options, self.python, note, snapshots=self.snapshots)
@@ -88,7 +88,7 @@ class ScriptSource:
 
     def introduction(self, isolation: str) -> list[str]:
         ground = self.draft.ground
-        lines = [ground.line(isolation)] if ground else []
+        lines = ground.lines(isolation) if ground else []
         return [*lines, self.draft.told(), *filter(None, [self.draft.lonely()])]
 
     def provenance(self, note: Callable[[str], None]) -> Said:

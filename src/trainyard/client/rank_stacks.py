@@ -82,7 +82,7 @@ def _silent(told: Mapping[str, Any]) -> str:
     if state and not told.get("observed", True):
         doing = f"is not observed{', and is stopped (SIGSTOP)' if state == 'T' else ''}"
     if problem == "missing":
-        return f"{doing}; only py-spy can tell where: pip install 'trainyard[stacks]'"
+        return f"{doing}; only py-spy can tell where: pip install 'trainyard-jobs[stacks]'"
     return f"{doing}; py-spy says: {problem}" if problem else doing
 
 

@@ -22,7 +22,7 @@ def expected_error(error: BaseException) -> TrainyardError | None:
     if isinstance(error, ModuleNotFoundError) and error.name in _NOT_IN_THE_IMAGE:
         return NotInTheImage(
             "this installation is the operator's image, which is without the embedded cluster and "
-            "the commands on jobs; install trainyard where you work"
+            "the commands on jobs; install trainyard-jobs where you work"
         )
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, TrainyardError) else None

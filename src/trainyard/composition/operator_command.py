@@ -44,7 +44,7 @@ def run_operator(kubeconfig: str | None, context: str | None, settings: ServiceS
         if find_spec(name) is None:
             raise TrainyardError(
                 f"the operator needs {name}, which is not installed here: pip install "
-                "'trainyard[operator]' (on Windows, in WSL 2)"
+                "'trainyard-jobs[operator]' (on Windows, in WSL 2)"
             )
     import uvloop
 

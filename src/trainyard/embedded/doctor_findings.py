@@ -25,6 +25,8 @@ class Python(NamedTuple):
     cuda: str = ""
     path: str = ""
     """The PATH of replicas, in which their programs are looked for."""
+    foreign: str = ""
+    """Where it has a package of our import name that is not ours."""
 
 
 @dataclass(frozen=True, slots=True)

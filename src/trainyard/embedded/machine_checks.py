@@ -184,6 +184,10 @@ def python(context: DoctorContext) -> Iterator[DoctorFinding]:
     else:
         fix = f"{has.executable} -m pip install torch, or activate the environment that has it"
         yield DoctorFinding("Python", "note", f"{text}, without torch", fix)
+    if has.foreign:
+        text = f"{has.executable} has another project's package called trainyard: {has.foreign}"
+        fix = f"{has.executable} -m pip uninstall trainyard; this project's is trainyard-jobs"
+        yield DoctorFinding("Python", "problem", text, fix)
 
 
 _PROGRAMS: Mapping[str, str] = {

@@ -152,7 +152,7 @@ def _python(cluster: RunningCluster | None) -> Python:
     facts, path = ground.facts(), ground.environment.get("PATH", "")
     if facts is None:
         return Python(ground.python or "", path=path)
-    return Python(facts.executable, facts.version, facts.torch, facts.cuda, path)
+    return Python(facts.executable, facts.version, facts.torch, facts.cuda, path, facts.foreign)
 
 
 def _findings(cluster: RunningCluster | None) -> tuple[dict[str, Any], str]:
