@@ -1,19 +1,19 @@
-"""Objects of other systems, read so that what nobody took can be told."""
+"""Objects of other systems, read so that every field that no converter took gets a note."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.problems import Path
+from trainyard.schema.problems import Path, format_path
 
-MOST_PODS = 20_000
-"""Of a job: whoever lists them all, in rules, would else fill the memory for a slip of the pen."""
-LEFT = "has no counterpart, and is left out"
+MAX_PODS = 20_000
+"""Pods of one job: rules list all of them, and a typing error must not fill the memory."""
+NO_COUNTERPART = "has no counterpart, and is left out"
 _BY_SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
-"""In the metadata of an object that was read from a cluster."""
+"""Metadata that only a server sets."""
 
 
 class CannotConvert(TrainyardError):
@@ -21,7 +21,7 @@ class CannotConvert(TrainyardError):
 
 
 class Note(NamedTuple):
-    """What is to be known of a field of the original."""
+    """A remark on a field of the original, which the user sees."""
 
     path: Path
     text: str
@@ -29,9 +29,10 @@ class Note(NamedTuple):
 
 @dataclass(slots=True)
 class Fields:
-    """A mapping of the original, from which fields are taken.
+    """A mapping of the original, from which a converter takes fields.
 
-    What is neither taken nor told about in the end is told as `LEFT`.
+    `note_remaining` adds a note for each field that was not taken. Methods raise CannotConvert for
+    a value of the wrong type.
     """
 
     _left: dict[str, Any]
@@ -40,48 +41,49 @@ class Fields:
 
     @classmethod
     def of(cls, obj: dict[str, Any]) -> Fields:
-        """A whole object; what only servers and reports need is no part of it."""
+        """A whole object, without its type, its status, and what only servers set."""
         metadata = obj.get("metadata")
         if isinstance(metadata, dict):
             own = {key: value for key, value in metadata.items() if key not in _BY_SERVERS}
             obj = {**obj, "metadata": own}
-        return cls({key: obj[key] for key in obj if key != "status"}, (), [])
+        left = {key: obj[key] for key in obj if key not in ("apiVersion", "kind", "status")}
+        return cls(left, (), [])
 
     def __contains__(self, key: str) -> bool:
         return self._left.get(key) is not None
 
     def peek(self, key: str) -> Any:
-        """A value, which is left to be taken."""
+        """A value, which still has to be taken."""
         return self._left.get(key)
 
     def take(self, key: str, default: Any = None) -> Any:
-        """A value with all that is in it; it counts as used."""
+        """Take a value with all that is in it; `default` where it is absent or null."""
         found = self._left.pop(key, None)
         return default if found is None else found
 
     def number(self, key: str, default: int) -> int:
-        """A whole number from 0."""
+        """Take a whole number from 0."""
         found = self.take(key, default)
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:
             raise CannotConvert(f"{self.at(key)} is no number from 0: {found!r:.40}")
         return found
 
-    def pods(self, key: str, default: int = 1) -> int:
-        """How many pods, or sets of them, there are to be."""
+    def pod_count(self, key: str, default: int = 1) -> int:
+        """Take a number of pods, `MAX_PODS` at most."""
         found = self.number(key, default)
-        if found > MOST_PODS:
-            raise CannotConvert(f"{self.at(key)}: {found} are more than {MOST_PODS}")
+        if found > MAX_PODS:
+            raise CannotConvert(f"{self.at(key)}: {found} are more than {MAX_PODS}")
         return found
 
-    def into(self, key: str) -> Fields:
-        """A mapping in this one, to take from; an empty one where it is absent."""
+    def mapping(self, key: str) -> Fields:
+        """Take a mapping, whose fields are tracked too; an empty one where it is absent."""
         found = self._left.pop(key, None)
         if found is not None and not isinstance(found, dict):
             raise CannotConvert(f"{self.at(key)} is no mapping")
         return Fields(dict(found or {}), (*self.path, key), self.notes)
 
-    def each(self, key: str) -> list[Fields]:
-        """The mappings of a list."""
+    def mappings(self, key: str) -> list[Fields]:
+        """Take a list of mappings, whose fields are tracked too."""
         found = self._left.pop(key, None) or []
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             raise CannotConvert(f"{self.at(key)} is no list of mappings")
@@ -89,34 +91,36 @@ class Fields:
         return [Fields(dict(each), (*here, n), self.notes) for n, each in enumerate(found)]
 
     def keys(self) -> list[str]:
-        """What is left, in the order of the text."""
+        """The fields not taken yet, in the order of the text."""
         return list(self._left)
 
     def at(self, key: str) -> str:
         """Where a field is, for messages."""
-        from trainyard.schema.problems import format_path
-
         return format_path((*self.path, key))
 
-    def tell(self, key: str, text: str) -> None:
-        """Say something of a field, which counts as dealt with."""
+    def drop(self, key: str, text: str) -> None:
+        """Leave a field out, with a note that says why; nothing where it is absent."""
         if self._left.pop(key, None) is not None:
             self.notes.append(Note((*self.path, key), text))
 
-    def remark(self, key: str, text: str) -> None:
-        """Say something of a field that was taken."""
+    def add_note(self, key: str, text: str) -> None:
+        """Add a note about a field that was taken."""
         self.notes.append(Note((*self.path, key), text))
 
-    def done(self, why: Callable[[str], str] = lambda _: LEFT) -> None:
-        """Tell of every leaf that is left; `why` may say more of a key."""
+    def note_remaining(
+        self, reasons: Mapping[str, str] | None = None, otherwise: str = NO_COUNTERPART
+    ) -> None:
+        """Note each field that was not taken: those in `reasons` with their reason, of the others
+        every leaf, with the text `otherwise`."""
+        for key, text in (reasons or {}).items():
+            self.drop(key, text)
         for key in list(self._left):
-            value = self._left.pop(key)
-            for path in leaves(value, (*self.path, key)):
-                self.notes.append(Note(path, why(key)))
+            for path in leaves(self._left.pop(key), (*self.path, key)):
+                self.notes.append(Note(path, otherwise))
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:
-    """The paths of all that is in a value and holds nothing more; empty collections too."""
+    """The paths of all scalars and empty collections in a value."""
     if isinstance(value, dict) and value:
         for key, each in value.items():
             yield from leaves(each, (*path, key))

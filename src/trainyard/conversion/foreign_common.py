@@ -1,4 +1,4 @@
-"""What jobs of several systems have in common: pods, policies of runs, torchrun's command."""
+"""What converters share: metadata, pod templates, run policies, and torchrun's command line."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _PYTHON = re.compile(r"(.*/)?python[\d.]*\Z")
 _MODULES = ("torch.distributed.run", "torch.distributed.launch")
 _FLAGS = ("no-python", "module", "standalone", "use-env", "run-path")
 """Options of torchrun that take no value."""
-_OF_THE_SCRIPT = ("module", "no-python", "run-path")
-_OF_A_LAUNCH = """
+_SCRIPT_OPTIONS = ("module", "no-python", "run-path")
+_LAUNCH_OPTIONS = """
 nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone node-rank master-addr
 master-port local-addr max-restarts
 """
-_OURS = _OF_A_LAUNCH.split()
-"""Options of torchrun that a job's own fields say, or its launch makes."""
-_OF_SEVERAL = ("rdzv-endpoint", "master-addr", "node-rank")
+_GENERATED = _LAUNCH_OPTIONS.split()
+"""Options of torchrun that are fields of our jobs, or that the launch generates."""
+_MULTI_NODE = ("rdzv-endpoint", "master-addr", "node-rank")
 _KEPT = ("nproc-per-node", "max-restarts", "rdzv-backend")
 _SHELL = re.compile(r"(.*/)?(ba|da|k|z)?sh\Z")
 _SCRIPT_FOLLOWS = re.compile(r"-[a-z]*c\Z")
 _BRACES = re.compile(r"\$\{(\w+)[^{}]*\}")
 _NOT_SIMPLE = re.compile(r"[;|&<>`(){}*?~#\n]")
-"""What makes more of a shell's script than one command with its words."""
+"""Syntax that makes a shell script more than one command with its words."""
 
 
 def job(launcher: str, metadata: Object, spec: Object) -> Object:
@@ -43,18 +43,23 @@ def job(launcher: str, metadata: Object, spec: Object) -> Object:
 
 def metadata(fields: Fields) -> Object:
     """Name, namespace, labels and annotations of an object."""
-    own = fields.into("metadata")
+    own = fields.mapping("metadata")
     names = ("name", "generateName", "namespace", "labels", "annotations")
     found = {name: own.take(name) for name in names if name in own}
     applied = "kubectl.kubernetes.io/last-applied-configuration"
     if isinstance(found.get("annotations"), dict):
         found["annotations"] = {k: v for k, v in found["annotations"].items() if k != applied}
-    own.done()
+    own.note_remaining()
     return {name: value for name, value in found.items() if value}
 
 
+def run_mode(spec: Fields) -> Object:
+    """`runMode` of a job that is to be suspended; else empty."""
+    return {"runMode": {"pause": {"enabled": True}}} if spec.take("suspend") else {}
+
+
 def run_policy(fields: Fields) -> tuple[Object, Object]:
-    """`runPolicy`, and what of it belongs beside it, of Kubeflow's `runPolicy`."""
+    """From Kubeflow's `runPolicy`: our `runPolicy`, and other fields of our spec, both by name."""
     policy: Object = {}
     if "cleanPodPolicy" in fields:
         given = str(fields.take("cleanPodPolicy"))
@@ -63,117 +68,109 @@ def run_policy(fields: Fields) -> tuple[Object, Object]:
     policy |= {name: fields.take(name) for name in names if name in fields}
     beside: Object = {}
     if "schedulingPolicy" in fields:
-        scheduling = fields.into("schedulingPolicy")
+        scheduling = fields.mapping("schedulingPolicy")
         if "queue" in scheduling:
-            beside |= queue(scheduling.take("queue"))
-        told(
-            scheduling,
+            beside |= scheduler(scheduling.take("queue"))
+        scheduling.note_remaining(
             {
                 "minAvailable": "all pods of a job in a queue start together",
                 "priorityClass": "write a number, 0 to 100: spec.scheduler.t9kScheduler.priority",
             },
         )
-    if fields.take("suspend"):
-        beside["runMode"] = {"pause": {"enabled": True}}
-    fields.done()
+    beside |= run_mode(fields)
+    fields.note_remaining()
     return ({"runPolicy": policy} if policy else {}), beside
 
 
-def queue(name: object) -> Object:
-    """`scheduler`, for a queue."""
-    return {"scheduler": {"t9kScheduler": {"queue": str(name)}}}
+def scheduler(queue: object) -> Object:
+    """`scheduler` of a job that waits in a queue."""
+    return {"scheduler": {"t9kScheduler": {"queue": str(queue)}}}
 
 
-def told(fields: Fields, why: dict[str, str]) -> None:
-    """Tell of everything that is left, with a reason where there is one."""
-    for key, text in why.items():
-        fields.tell(key, text)
-    fields.done()
-
-
-def template(fields: Fields, container: str) -> Object:
-    """A pod template, whose first container, or the one of this name, trains; the restart policy
-    of its pod is left to the job."""
+def template(fields: Fields) -> Object:
+    """Take a pod template, without its restart policy, which the job's replaces."""
     found = fields.take("template", {})
     spec = dict(found.get("spec") or {})
     if "restartPolicy" in spec:
-        fields.remark("template", "its spec.restartPolicy gives way to the replicas' own")
+        fields.add_note("template", "its spec.restartPolicy gives way to the replicas' own")
         del spec["restartPolicy"]
     own = {key: value for key, value in (found.get("metadata") or {}).items() if value}
     own.pop("creationTimestamp", None)
     if "name" in own:
         del own["name"]
-        fields.remark("template", "its metadata.name is left out: pods are named by their job")
+        fields.add_note("template", "its metadata.name is left out: pods are named by their job")
     return {**({"metadata": own} if own else {}), "spec": spec}
 
 
-def training(pod: Object, names: Sequence[str]) -> Object | None:
-    """The container that trains: of one of these names, else the first; None without any."""
+def training_container(pod: Object, names: Sequence[str] = ()) -> Object | None:
+    """The container that trains: one of these names, else the first; None without any."""
     containers = (pod.get("spec") or {}).get("containers") or []
     named = (each for name in names for each in containers if each.get("name") == name)
     return next(named, containers[0] if containers else None)
 
 
-def words_of(container: Object) -> list[str]:
-    """What a container runs, which is taken out of it."""
+def take_command(container: Object) -> list[str]:
+    """Remove command and args from a container, and return both as one list."""
     parts = (container.pop("command", None), container.pop("args", None))
     return [str(word) for part in parts for word in part or ()]
 
 
 @dataclass(slots=True)
-class Torchrun:
-    """A command that starts torchrun, taken apart."""
+class TorchrunCommand:
+    """A parsed command line of torchrun."""
 
-    words: list[str]
-    """The script and its arguments, after options that concern it."""
+    script: list[str]
+    """The script with its arguments, after options that concern it, such as `-m`."""
     options: dict[str, str] = field(default_factory=dict)
-    """By names with hyphens: those that fields of a job say."""
-    others: list[str] = field(default_factory=list)
+    """Values of generated options, by names with hyphens."""
+    extra_options: list[str] = field(default_factory=list)
 
     @property
-    def joins(self) -> bool:
-        """Whether it is to be one node of several."""
-        others = any(name in self.options for name in _OF_SEVERAL)
+    def is_multi_node(self) -> bool:
+        """Whether it makes its container one node of several."""
+        is_named = any(name in self.options for name in _MULTI_NODE)
         return "standalone" not in self.options and (
-            others or self.options.get("nnodes", "1") != "1"
+            is_named or self.options.get("nnodes", "1") != "1"
         )
 
     def config(self) -> Object:
-        """`torchrunConfig`, as far as the command says it."""
+        """`torchrunConfig` with what the command sets."""
         found: Object = {"enabled": True}
         if (processes := self.options.get("nproc-per-node")) is not None:
-            found["procPerNode"] = processes_of(processes)
+            found["procPerNode"] = proc_per_node(processes)
         if (restarts := self.options.get("max-restarts", "")).isdigit():
             found["maxRestarts"] = int(restarts)
-        return found | ({"extraOptions": self.others} if self.others else {})
+        return found | ({"extraOptions": self.extra_options} if self.extra_options else {})
 
-    def left_out(self) -> str:
-        """What to say of options that the launch makes itself; empty where there are none."""
+    def dropped_options_note(self) -> str:
+        """The note about options that the launch generates itself; "" if there are none."""
         names = [f"--{name}" for name in self.options if name not in _KEPT]
         text = "of torchrun is left out: the launch makes its own"
         return f"{shlex.join(names)} {text}" if names else ""
 
 
-def processes_of(value: Any) -> str:
-    """`procPerNode`: `auto` is as many as there are GPUs."""
+def proc_per_node(value: Any) -> str:
+    """`procPerNode` of torchrun's `--nproc-per-node`, in which `auto` means the number of GPUs."""
     return "gpu" if str(value) in ("auto", "gpu") else str(value)
 
 
-def torchrun(command: Sequence[str]) -> Torchrun | None:
-    """A command taken apart that runs torchrun; None for any other, a script among them that does
-    more, or has its shell fill in what torchrun is to get."""
+def parse_torchrun(command: Sequence[str]) -> TorchrunCommand | None:
+    """The command line of torchrun in a command, which may be a shell's that does nothing else.
+
+    None for any other command, and where the shell expands what torchrun gets.
+    """
     given = [str(word) for word in command]
     words = _without_shell(given)
-    found = _taken_apart(words)
+    found = _parse(words)
     if found is not None and words != given:
         kept = [found.options.get(name, "") for name in _KEPT]
-        if any("$" in word for word in (*found.words, *found.others, *kept)):
+        if any("$" in word for word in (*found.script, *found.extra_options, *kept)):
             return None
     return found
 
 
 def _without_shell(words: list[str]) -> list[str]:
-    """The words of the one simple command that a shell is told to run, if it is that."""
+    """The words of the command that `sh -c` runs, if it is a single simple one; else `words`."""
     if len(words) != 3 or not (_SHELL.match(words[0]) and _SCRIPT_FOLLOWS.match(words[1])):
         return words
     script = _BRACES.sub(r"$\1", words[2].replace("\\\n", " ").strip())
@@ -186,8 +183,8 @@ def _without_shell(words: list[str]) -> list[str]:
     return found[1:] if found[:1] == ["exec"] else found
 
 
-def _taken_apart(words: list[str]) -> Torchrun | None:
-    while words and _is_env(words[0]):
+def _parse(words: list[str]) -> TorchrunCommand | None:
+    while words and words[0] == "env":
         words = words[1:]
     if words and _TORCHRUN.match(words[0]):
         words = words[1:]
@@ -195,15 +192,15 @@ def _taken_apart(words: list[str]) -> Torchrun | None:
         words = words[3:]
     else:
         return None
-    found = Torchrun([])
+    found = TorchrunCommand([])
     place = 0
     while place < len(words) and words[place].startswith("-"):
         name, sign, value = words[place].lstrip("-").partition("=")
         name = {"m": "module"}.get(name.replace("_", "-"), name.replace("_", "-"))
         place += 1
-        if name in _OF_THE_SCRIPT:
-            found.words.append({"module": "-m"}.get(name, f"--{name}"))
-        elif name in _OURS:
+        if name in _SCRIPT_OPTIONS:
+            found.script.append({"module": "-m"}.get(name, f"--{name}"))
+        elif name in _GENERATED:
             is_flag = name in _FLAGS
             found.options[name] = value if sign or is_flag or place >= len(words) else words[place]
             place += not sign and not is_flag
@@ -211,18 +208,14 @@ def _taken_apart(words: list[str]) -> Torchrun | None:
             given = [words[place - 1]]
             if not sign and name not in _FLAGS and place < len(words):
                 given, place = [*given, words[place]], place + 1
-            found.others += given
-    found.words += words[place:]
+            found.extra_options += given
+    found.script += words[place:]
     return found
 
 
-def _is_env(word: str) -> bool:
-    return word == "env"
-
-
-def plain_remark(words: Sequence[str]) -> str:
-    """What to say of a command that is started as it is, and counts on Kubeflow's variables for
-    torchrun; empty of any other."""
+def plain_command_note(words: Sequence[str]) -> str:
+    """The note about a command that is kept as it is although it needs the PET_ variables that
+    Kubeflow sets for torchrun; "" for any other."""
     text = " ".join(map(str, words))
     if "torchrun" in text or _MODULES[0] in text:
         return (

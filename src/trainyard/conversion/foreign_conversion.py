@@ -42,14 +42,14 @@ _CONVERTERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
-    """The manifest, and what was said of the original's fields."""
+class ForeignConversion:
+    """The manifest, and the notes on fields of the original."""
 
     text: str
     notes: tuple[Problem, ...]
 
 
-def convert(text: str, file: str = "") -> Foreign | None:
+def convert(text: str, file: str = "") -> ForeignConversion | None:
     """The manifest of a file that holds jobs of other systems; None for a file without any.
 
     Other objects stay as they are. Raises InvalidManifest with what cannot be converted.
@@ -83,7 +83,7 @@ def convert(text: str, file: str = "") -> Foreign | None:
         ]
     if errors:
         raise InvalidManifest(errors)
-    return Foreign(_dumped(made), tuple(notes))
+    return ForeignConversion(_dumped(made), tuple(notes))
 
 
 def _objects(data: Any, prefix: tuple[str | int, ...] = ()) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -100,7 +100,7 @@ def _converted(
 ) -> tuple[list[Any], Sequence[Note]]:
     key = foreign_kinds.group_and_kind(obj)
     if key[1] in trainjob.RUNTIMES:
-        return [], []  # what a job takes of it is told with the job
+        return [], []  # its notes come with the job that uses it
     if key != foreign_kinds.TRAIN and key not in _CONVERTERS:
         return [obj], []
     fields = Fields.of(copy.deepcopy(obj))
@@ -109,9 +109,10 @@ def _converted(
             made = trainjob.convert(fields, runtimes)
         else:
             made = _CONVERTERS[key](fields)
+        fields.note_remaining()
     except (AttributeError, TypeError, ValueError, LookupError) as problem:
         raise CannotConvert(f"its fields have other types than this kind's: {problem}") from problem
-    return made, list(dict.fromkeys(fields.notes))  # what several types take is told once
+    return made, list(dict.fromkeys(fields.notes))  # several replica types may share a field
 
 
 def _placed(
@@ -126,13 +127,13 @@ def _placed(
     return replace(problem, file=file, line=line, column=column, object=object_name(obj))
 
 
-def _script(text: str, file: str) -> Foreign:
+def _script(text: str, file: str) -> ForeignConversion:
     try:
         made, notes = slurm.convert(text)
     except (CannotConvert, ValueError) as problem:
         raise InvalidManifest([replace(error((), str(problem)), file=file)]) from problem
     problems = [replace(warning((), text), file=file, line=line) for line, text in notes]
-    return Foreign(_dumped(made), tuple(problems))
+    return ForeignConversion(_dumped(made), tuple(problems))
 
 
 class _Dumper(yaml.SafeDumper):

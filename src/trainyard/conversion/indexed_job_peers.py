@@ -1,5 +1,5 @@
-"""How pods of indexed Jobs know their place and find each other: by names and labels there, by
-variables of a GenericJob here.
+"""How pods of indexed Jobs find each other: their host names, labels and annotations become
+variables of a GenericJob.
 """
 
 from __future__ import annotations
@@ -22,66 +22,67 @@ _CONTAINERS = ("initContainers", "containers")
 
 @dataclass(slots=True)
 class Hosts:
-    """Host names of pods as they are there, and what stands for them here."""
+    """Host names of pods in the original, and the variables that replace them."""
 
     pattern: re.Pattern[str]
-    stands_for: Callable[[re.Match[str]], str | None]
-    """None for the name of a pod that there is not."""
+    variable_for: Callable[[re.Match[str]], str | None]
+    """None for the name of a pod that does not exist."""
     is_served: bool = True
-    """Whether there are Services; else names stay as they are."""
+    """Whether there are Services; without them names stay as they are."""
     found: list[str] = field(default_factory=list)
-    """What was met."""
+    """The host names that were found so far."""
 
-    def replaced(self, text: str) -> str:
-        return self.pattern.sub(self._one, text)
+    def replace_in(self, text: str) -> str:
+        """The text with variables for host names, which are noted in `found`."""
+        return self.pattern.sub(self._replace, text)
 
-    def _one(self, match: re.Match[str]) -> str:
-        here = self.stands_for(match)
-        if here is None:
+    def _replace(self, match: re.Match[str]) -> str:
+        variable = self.variable_for(match)
+        if variable is None:
             return match[0]
         self.found.append(match[0])
-        return here if self.is_served else match[0]
+        return variable if self.is_served else match[0]
 
 
-def nobody() -> Hosts:
-    """Of pods that do not find each other."""
+def no_hosts() -> Hosts:
+    """The hosts of pods that have no names: nothing matches."""
     return Hosts(re.compile(r"(?!)"), lambda _: None)
 
 
 def host_pattern(name: str, subdomain: str) -> re.Pattern[str]:
-    """Of hosts that match `name`, in the subdomain, with or without what is behind it."""
-    behind = r"(?:\.[a-z0-9-]+(?:\.svc(?:\.[a-z0-9.-]*[a-z0-9])?)?)?"
-    return re.compile(rf"(?<![\w.$-]){name}\.{re.escape(subdomain)}{behind}(?![\w-])")
+    """A pattern of hosts that match `name` in a subdomain, with or without the cluster's domain."""
+    rest = r"(?:\.[a-z0-9-]+(?:\.svc(?:\.[a-z0-9.-]*[a-z0-9])?)?)?"
+    return re.compile(rf"(?<![\w.$-]){name}\.{re.escape(subdomain)}{rest}(?![\w-])")
 
 
-def place(pod: Object, known: dict[str, str], hosts: Hosts) -> list[str]:
-    """Write into a pod's containers what stands for indexes and names here; what is to be said.
+def substitute_peers(pod: Object, labels: dict[str, str], hosts: Hosts) -> list[str]:
+    """Replace indexes and host names in a pod's containers; returns notes.
 
-    `known`: values of labels and annotations that say where a pod is, by their keys.
+    `labels`: values of labels and annotations that pods of the original refer to, by their keys.
     """
     spec = pod["spec"]
     for kind in _CONTAINERS:
         for container in spec.get(kind) or ():
             for key in ("command", "args"):
                 if container.get(key):
-                    container[key] = [hosts.replaced(str(word)) for word in container[key]]
-            env = [_variable(each, known, hosts) for each in container.get("env") or ()]
+                    container[key] = [hosts.replace_in(str(word)) for word in container[key]]
+            env = [_variable(each, labels, hosts) for each in container.get("env") or ()]
             wants = kind == "containers" or INDEX_VARIABLE in str(container)
-            if INDEX in known and wants and all(e.get("name") != INDEX_VARIABLE for e in env):
-                env.append({"name": INDEX_VARIABLE, "value": known[INDEX]})
+            if INDEX in labels and wants and all(e.get("name") != INDEX_VARIABLE for e in env):
+                env.append({"name": INDEX_VARIABLE, "value": labels[INDEX]})
             if env:
                 container["env"] = env
     left = sorted({word for text in _texts(pod) for word in _KEYS.findall(text)})
     return [f"pods have no {word} here" for word in left]
 
 
-def _variable(entry: Object, known: dict[str, str], hosts: Hosts) -> Object:
+def _variable(entry: Object, labels: dict[str, str], hosts: Hosts) -> Object:
     value = entry.get("value")
     if isinstance(value, str):
-        return {**entry, "value": hosts.replaced(value)}
+        return {**entry, "value": hosts.replace_in(value)}
     path = ((entry.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath") or ""
-    if (match := _FIELD.match(path)) and match["key"] in known:
-        return {"name": entry.get("name"), "value": known[match["key"]]}
+    if (match := _FIELD.match(path)) and match["key"] in labels:
+        return {"name": entry.get("name"), "value": labels[match["key"]]}
     return entry
 
 
@@ -97,9 +98,9 @@ def _texts(value: Any) -> Iterator[str]:
         yield value
 
 
-def ports(pods: Iterable[Object]) -> list[Object]:
-    """The ports that pods are reached at: those of their containers, else those that variables
-    name (MASTER_PORT)."""
+def service_ports(pods: Iterable[Object]) -> list[Object]:
+    """The ports for Services of pods: those of their containers, else those in variables such as
+    MASTER_PORT."""
     containers = [each for pod in pods for each in pod["spec"].get("containers") or ()]
     declared = [port for each in containers for port in each.get("ports") or ()]
     found: dict[tuple[Any, Any], Object] = {}

@@ -1,7 +1,5 @@
-"""Launches by mpirun: Kubeflow's MPIJob (kubeflow.org/v2beta1).
+"""Kubeflow's MPIJob (kubeflow.org/v2beta1) as a DeepSpeedJob, whose `customCommand` runs mpirun.
 
-Ours that reaches workers over ssh and can start any launcher is the kind of deepspeed, with a
-command of its own on worker-0.
 https://github.com/kubeflow/mpi-operator/blob/master/pkg/apis/kubeflow/v2beta1/types.go
 """
 
@@ -22,30 +20,29 @@ _SSHD = "sshd"
 
 def convert(fields: Fields) -> list[Object]:
     """The job."""
-    for key in ("apiVersion", "kind"):
-        fields.take(key)
-    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
-    policy, beside = foreign_common.run_policy(spec.into("runPolicy"))
-    roles = spec.into("mpiReplicaSpecs")
+    metadata, spec = foreign_common.metadata(fields), fields.mapping("spec")
+    policy, beside = foreign_common.run_policy(spec.mapping("runPolicy"))
+    roles = spec.mapping("mpiReplicaSpecs")
     if "Launcher" not in roles or "Worker" not in roles:
         raise CannotConvert(f"{roles.at('Launcher')} and Worker are needed, both")
-    launcher, worker = roles.into("Launcher"), roles.into("Worker")
+    launcher, worker = roles.mapping("Launcher"), roles.mapping("Worker")
     slots = spec.take("slotsPerWorker", 1)
     implementation = str(spec.take("mpiImplementation", "OpenMPI"))
     if implementation not in _HOSTS:
-        spec.remark("mpiImplementation", f"{implementation} is taken for OpenMPI")
+        spec.add_note("mpiImplementation", f"{implementation} is taken for OpenMPI")
     restarts = launcher.take("restartPolicy", worker.take("restartPolicy", "Never"))
     workers = worker.take("replicas", 1)
     pod = _worker(worker)
     line = _launch(launcher, pod, implementation)
     if not spec.take("runLauncherAsWorker", False):
-        spec.remark("runLauncherAsWorker", "the launcher has no pod of its own: it is on worker-0")
+        spec.add_note(
+            "runLauncherAsWorker", "the launcher has no pod of its own: it is on worker-0"
+        )
     if spec.take("launcherCreationPolicy", "AtStartup") == "AtStartup":
         pass  # which is no difference: the launch waits for every worker's sshd
-    told = {"sshAuthMountPath": "keys are mounted at a place of the job's own"}
-    foreign_common.told(spec, told)
-    roles.done()
-    fields.done()
+    reasons = {"sshAuthMountPath": "keys are mounted at a place of the job's own"}
+    spec.note_remaining(reasons)
+    roles.note_remaining()
     config = {"slotsPerWorker": slots, "customCommand": line}
     entry = {"replicas": workers, "restartPolicy": restarts, "template": pod}
     return [
@@ -57,28 +54,28 @@ def convert(fields: Fields) -> list[Object]:
 
 def _worker(worker: Fields) -> Object:
     worker.take("restartPolicy")
-    pod = foreign_common.template(worker, "worker")
-    container = foreign_common.training(pod, ())
+    pod = foreign_common.template(worker)
+    container = foreign_common.training_container(pod)
     if container is None:
         raise CannotConvert(f"{worker.at('template')} has no container")
-    words = foreign_common.words_of(container)
+    words = foreign_common.take_command(container)
     if words and _SSHD not in " ".join(words):
-        worker.remark("template", f"its command is left out: {shlex.join(words)[:200]}")
+        worker.add_note("template", f"its command is left out: {shlex.join(words)[:200]}")
     elif words:
-        worker.remark("template", "its command is left out: the job starts sshd itself")
-    worker.done()
+        worker.add_note("template", "its command is left out: the job starts sshd itself")
+    worker.note_remaining()
     return pod
 
 
 def _launch(launcher: Fields, worker: Object, implementation: str) -> str:
-    """The line for worker-0; the environment of the launcher's container goes before it."""
+    """The script for worker-0: the variables of the launcher's container, then its command."""
     if launcher.take("replicas", 1) != 1:
-        launcher.remark("replicas", "there is one launch")
-    pod = foreign_common.template(launcher, "launcher")
-    container = foreign_common.training(pod, ())
+        launcher.add_note("replicas", "there is one launch")
+    pod = foreign_common.template(launcher)
+    container = foreign_common.training_container(pod)
     if container is None:
         raise CannotConvert(f"{launcher.at('template')} has no container")
-    words = foreign_common.words_of(container)
+    words = foreign_common.take_command(container)
     if not words:
         raise CannotConvert(
             f"{launcher.at('template')} leaves the command to its image: write it there"
@@ -86,31 +83,31 @@ def _launch(launcher: Fields, worker: Object, implementation: str) -> str:
     settings = container.pop("env", ())
     simple = {str(e["name"]): str(e["value"]) for e in settings if "value" in e}
     if len(simple) < len(settings):
-        launcher.remark("template", "its variables from elsewhere (valueFrom) are left out")
+        launcher.add_note("template", "its variables from elsewhere (valueFrom) are left out")
     exports = "".join(f"export {k}={shlex.quote(v)}\n" for k, v in simple.items())
-    _tell_rest(launcher, container, pod, worker)
-    launcher.done()
-    return exports + line(words, implementation)
+    _note_differences(launcher, container, pod, worker)
+    launcher.note_remaining()
+    return exports + launch_command(words, implementation)
 
 
-def _tell_rest(launcher: Fields, container: Object, pod: Object, worker: Object) -> None:
-    """The launcher runs in a worker's container: what its own had else counts no more."""
-    own = foreign_common.training(worker, ()) or {}
+def _note_differences(launcher: Fields, container: Object, pod: Object, worker: Object) -> None:
+    """Note what the launcher's pod has and worker-0, which runs its command, has not."""
+    own = foreign_common.training_container(worker, ()) or {}
     for key, value in container.items():
         if key != "name" and own.get(key) != value:
-            launcher.remark("template", f"its container's {key} is left out: it runs on worker-0")
+            launcher.add_note("template", f"its container's {key} is left out: it runs on worker-0")
     others = {k: v for k, v in pod["spec"].items() if k != "containers"}
     for key, value in others.items():
         if worker["spec"].get(key) != value:
-            launcher.remark("template", f"its spec.{key} is left out: it runs on worker-0")
+            launcher.add_note("template", f"its spec.{key} is left out: it runs on worker-0")
     if len(pod["spec"].get("containers") or ()) > 1:
-        launcher.remark("template", "its other containers are left out")
+        launcher.add_note("template", "its other containers are left out")
     if pod.get("metadata"):
-        launcher.remark("template", "its metadata is left out")
+        launcher.add_note("template", "its metadata is left out")
 
 
-def line(words: Sequence[str], implementation: str) -> str:
-    """A command for worker-0, with the hosts that mpirun is to use."""
+def launch_command(words: Sequence[str], implementation: str) -> str:
+    """The shell command for worker-0, with the hostfile for mpirun."""
     if os.path.basename(words[0]) not in _LAUNCHERS:
         return _in_shell(words)
     option = _HOSTS.get(implementation, "--hostfile")
@@ -119,7 +116,7 @@ def line(words: Sequence[str], implementation: str) -> str:
 
 
 def _in_shell(words: Sequence[str]) -> str:
-    """A script of a shell as itself; mpirun in it finds the hosts by a variable of OpenMPI."""
+    """A shell's script, or another command; mpirun in it gets the hostfile by a variable."""
     name = os.path.basename(words[0])
     is_script = len(words) == 3 and name in ("sh", "bash") and words[1] in ("-c", "-lc", "-ec")
     text = words[2] if is_script else shlex.join(words)

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainyard.conversion import foreign_common
 from trainyard.conversion.field_tracking import CannotConvert, Fields
-from trainyard.conversion.foreign_common import Object, Torchrun
+from trainyard.conversion.foreign_common import Object, TorchrunCommand
 
 _TYPES = {"Master": "master", "Worker": "worker"}
 _CONTAINER = ("pytorch",)
@@ -18,17 +18,15 @@ _CONTAINER = ("pytorch",)
 
 def convert(fields: Fields) -> list[Object]:
     """The job."""
-    for key in ("apiVersion", "kind"):
-        fields.take(key)
-    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
-    policy, beside = foreign_common.run_policy(spec.into("runPolicy"))
-    replicas = spec.into("pytorchReplicaSpecs")
+    metadata, spec = foreign_common.metadata(fields), fields.mapping("spec")
+    policy, beside = foreign_common.run_policy(spec.mapping("runPolicy"))
+    replicas = spec.mapping("pytorchReplicaSpecs")
     entries = [_replica(replicas, name) for name in _TYPES if name in replicas]
-    replicas.done()
+    replicas.note_remaining()
     if not entries:
         raise CannotConvert(f"{replicas.at('Worker')} is missing: there are no replicas")
     processes = spec.take("nprocPerNode")
-    elastic = spec.into("elasticPolicy")
+    elastic = spec.mapping("elasticPolicy")
     is_elastic = bool(elastic.keys())
     found = [_launch(entry, replicas, by_torchrun=is_elastic or processes) for entry in entries]
     config: Object = {}
@@ -40,55 +38,54 @@ def convert(fields: Fields) -> list[Object]:
             "starts torchrun, or a Python script, in the first container: write it there"
         )
     if processes is not None:
-        config["procPerNode"] = foreign_common.processes_of(processes)
+        config["procPerNode"] = foreign_common.proc_per_node(processes)
     sizes = _elastic(elastic, config, sum(entry["replicas"] for entry in entries))
-    spec.done()
+    spec.note_remaining()
     shown = {"torchrunConfig": config} if config else {}
     made = {**shown, "replicaSpecs": entries, **sizes, **policy, **beside}
-    fields.done()
     return [foreign_common.job("torchrun", metadata, made)]
 
 
 def _replica(replicas: Fields, name: str) -> Object:
-    entry = replicas.into(name)
+    entry = replicas.mapping(name)
     found = {
         "type": _TYPES[name],
         "replicas": entry.take("replicas", 1),
         "restartPolicy": entry.take("restartPolicy", "OnFailure"),
-        "template": foreign_common.template(entry, "pytorch"),
+        "template": foreign_common.template(entry),
     }
-    entry.done()
+    entry.note_remaining()
     return found
 
 
-def _launch(entry: Object, replicas: Fields, *, by_torchrun: Any) -> Torchrun | None:
+def _launch(entry: Object, replicas: Fields, *, by_torchrun: Any) -> TorchrunCommand | None:
     """Give the training container torchrun's script as args, if it starts torchrun."""
-    container = foreign_common.training(entry["template"], _CONTAINER)
+    container = foreign_common.training_container(entry["template"], _CONTAINER)
     if container is None:
         return None
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    found = foreign_common.torchrun(words)
+    found = foreign_common.parse_torchrun(words)
     if found is None and by_torchrun and len(words) > 1 and words[0].startswith("python"):
-        found = Torchrun(words[1:])
+        found = TorchrunCommand(words[1:])
     if found is None:
-        if remark := foreign_common.plain_remark(words):
-            replicas.remark(entry["type"].title(), remark)
+        if remark := foreign_common.plain_command_note(words):
+            replicas.add_note(entry["type"].title(), remark)
         return None
     container.pop("command", None)
-    container["args"] = found.words
+    container["args"] = found.script
     return found
 
 
-def _config(found: list[Torchrun | None], replicas: Fields) -> Object:
+def _config(found: list[TorchrunCommand | None], replicas: Fields) -> Object:
     first = next(each for each in found if each is not None)
-    if any(each is None or each.others != first.others for each in found):
+    if any(each is None or each.extra_options != first.extra_options for each in found):
         name = next(iter(_TYPES))
         raise CannotConvert(
             f"{replicas.at(name)}: its replicas do not all start torchrun in the same way; "
             "give all of them the same command"
         )
-    if text := first.left_out():
-        replicas.remark("Worker", text)
+    if text := first.dropped_options_note():
+        replicas.add_note("Worker", text)
     return first.config()
 
 
@@ -101,14 +98,13 @@ def _elastic(policy: Fields, config: Object, replicas: int) -> Object:
     if "maxRestarts" in policy:
         config["maxRestarts"] = policy.take("maxRestarts")
     if "nProcPerNode" in policy:
-        config["procPerNode"] = foreign_common.processes_of(policy.take("nProcPerNode"))
+        config["procPerNode"] = foreign_common.proc_per_node(policy.take("nProcPerNode"))
     backend = policy.take("rdzvBackend")
     if backend in ("c10d", "etcd", "etcd-v2"):
         config["rdzvBackend"] = backend
     elif backend is not None:
-        policy.remark("rdzvBackend", f"{backend} is not supported: c10d is used")
-    foreign_common.told(
-        policy,
+        policy.add_note("rdzvBackend", f"{backend} is not supported: c10d is used")
+    policy.note_remaining(
         {
             "rdzvPort": "the launch makes its own rendezvous",
             "rdzvHost": "the launch makes its own rendezvous",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from trainyard.conversion import foreign_common
-from trainyard.conversion.field_tracking import LEFT, CannotConvert
+from trainyard.conversion.field_tracking import NO_COUNTERPART, CannotConvert
 from trainyard.conversion.foreign_common import Object
 from trainyard.schema.dataclass import dataclass
 
@@ -24,7 +24,7 @@ _SHORT = {
     "K": "kill-on-bad-exit",
 }  # fmt: skip
 _FLAGS = ("exclusive", "requeue", "no-requeue", "unbuffered", "label", "overlap", "wait", "hold")
-_WHY = {
+_REASONS = {
     "output": "logs are kept by the cluster: trainyard logs",
     "error": "logs are kept by the cluster: trainyard logs",
     "array": "submit a job for each, with trainyard rerun --set",
@@ -44,25 +44,25 @@ _SIZE = re.compile(r"(?P<number>\d+)(?P<unit>[KMGT]?)B?\Z", re.IGNORECASE)
 
 
 @dataclass(slots=True)
-class Script:
-    """What was read of a script, and what is to be said of its lines."""
+class SbatchScript:
+    """A parsed script, and notes on its lines."""
 
     options: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Value and line, by the long name."""
+    """Value and line of each option, by its long name."""
     env: dict[str, str] = field(default_factory=dict)
     program: list[str] = field(default_factory=list)
     line: int = 0
-    """Of the program."""
+    """The line of the program."""
     notes: list[tuple[int, str]] = field(default_factory=list)
     """Line and text."""
 
     def take(self, *names: str) -> str | None:
-        """The value of the first of these options that is there."""
+        """Take the value of the first of these options that is set."""
         found = [self.options.pop(name)[0] for name in names if name in self.options]
         return found[0] if found else None
 
     def count(self, *names: str) -> int | None:
-        """The same as a number; raises CannotConvert where it is none."""
+        """Take the same as a number; raises CannotConvert where it is none."""
         value = self.take(*names)
         if value is None:
             return None
@@ -72,7 +72,7 @@ class Script:
 
 
 def convert(text: str) -> tuple[list[Object], list[tuple[int, str]]]:
-    """The job, and what is to be known of lines of the script."""
+    """The job, and notes: line and text."""
     script = _read(text)
     name = re.sub(r"[^a-z0-9]+", "-", (script.take("job-name") or "job").lower()).strip("-")
     nodes = script.count("nodes")
@@ -81,7 +81,7 @@ def convert(text: str) -> tuple[list[Object], list[tuple[int, str]]]:
     each = each or (-(-tasks // (nodes or 1)) if tasks else 1)
     nodes = nodes or (-(-tasks // each) if tasks else 1)
     cpus = script.count("cpus-per-task")
-    sizes = _sizes(nodes, each, gpus, cpus or 1, name)
+    sizes = _slurm_variables(nodes, each, gpus, cpus or 1, name)
     words = [_expanded(word, sizes, script) for word in script.program]
     container = _container(script, cpus=(cpus or 0) * each, gpus=gpus)
     spec = _launch(words, container, each, script)
@@ -92,16 +92,16 @@ def convert(text: str) -> tuple[list[Object], list[tuple[int, str]]]:
     if limit := script.take("time"):
         spec["runPolicy"] = {"activeDeadlineSeconds": _seconds(limit)}
     if queue := script.take("partition"):
-        spec |= foreign_common.queue(queue)
+        spec |= foreign_common.scheduler(queue)
     script.take("no-requeue")
     for option, (value, line) in script.options.items():
         shown = f"--{option}={value}" if value else f"--{option}"
-        script.notes.append((line, f"{shown}: {_WHY.get(option, LEFT)}"))
+        script.notes.append((line, f"{shown}: {_REASONS.get(option, NO_COUNTERPART)}"))
     return [foreign_common.job("torchrun", {"name": name}, spec)], sorted(script.notes)
 
 
-def _sizes(nodes: int, each: int, gpus: int, cpus: int, name: str) -> dict[str, str]:
-    """What Slurm's variables hold, by their names without SLURM_."""
+def _slurm_variables(nodes: int, each: int, gpus: int, cpus: int, name: str) -> dict[str, str]:
+    """The values of Slurm's variables, by their names without SLURM_."""
     found = dict.fromkeys(("NNODES", "JOB_NUM_NODES"), nodes)
     found |= dict.fromkeys(("NTASKS", "NPROCS"), nodes * each)
     found |= dict.fromkeys(("GPUS_ON_NODE", "GPUS_PER_NODE"), gpus)
@@ -109,7 +109,7 @@ def _sizes(nodes: int, each: int, gpus: int, cpus: int, name: str) -> dict[str, 
     return {**{key: str(value) for key, value in found.items()}, "JOB_NAME": name}
 
 
-def _container(script: Script, *, cpus: int, gpus: int) -> Object:
+def _container(script: SbatchScript, *, cpus: int, gpus: int) -> Object:
     memory, folder = script.take("mem"), script.take("chdir")
     limits = {
         "cpu": str(cpus) if cpus else None,
@@ -125,13 +125,13 @@ def _container(script: Script, *, cpus: int, gpus: int) -> Object:
     return {**container, "resources": {"limits": given}} if given else container
 
 
-def _launch(words: list[str], container: Object, each: int, script: Script) -> Object:
-    found = foreign_common.torchrun(words)
+def _launch(words: list[str], container: Object, each: int, script: SbatchScript) -> Object:
+    found = foreign_common.parse_torchrun(words)
     if found is not None:
-        container["args"] = found.words
+        container["args"] = found.script
         config = found.config()
         config["procPerNode"] = _processes(config.get("procPerNode", str(each)))
-        if text := found.left_out():
+        if text := found.dropped_options_note():
             script.notes.append((script.line, text))
         return {"torchrunConfig": config}
     script.notes.append(
@@ -149,12 +149,12 @@ def _launch(words: list[str], container: Object, each: int, script: Script) -> O
 
 
 def _processes(text: str) -> str:
-    """A variable of Slurm's says as a rule how many GPUs a node has."""
+    """A number, or `gpu` for a variable, which as a rule is the number of GPUs of a node."""
     return text if text.isdigit() else "gpu"
 
 
-def _read(text: str) -> Script:
-    script = Script()
+def _read(text: str) -> SbatchScript:
+    script = SbatchScript()
     is_header = True
     for number, line in _lines(text):
         if match := _HEADER.match(line):
@@ -171,7 +171,7 @@ def _read(text: str) -> Script:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, those that a backslash continues as one."""
+    """Lines with their numbers; those that end with a backslash are joined."""
     start, whole = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         start = start or number
@@ -182,8 +182,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         start, whole = 0, ""
 
 
-def _options(words: list[str], line: int, script: Script) -> list[str]:
-    """Options at the beginning of words; what is left of the words."""
+def _options(words: list[str], line: int, script: SbatchScript) -> list[str]:
+    """Read the options at the beginning of words into the script; returns the other words."""
     while words and words[0].startswith("-") and words[0] != "-":
         word, *words = words
         if word.startswith("--"):
@@ -197,7 +197,7 @@ def _options(words: list[str], line: int, script: Script) -> list[str]:
     return words
 
 
-def _command(line: str, number: int, script: Script) -> None:
+def _command(line: str, number: int, script: SbatchScript) -> None:
     try:
         words = shlex.split(line, comments=True)
     except ValueError:
@@ -207,7 +207,7 @@ def _command(line: str, number: int, script: Script) -> None:
         if len(value) == 1 and "$" not in value[0] and "`" not in value[0]:
             script.env[match["name"]] = value[0]
             return
-    starts = words and (words[0] == "srun" or foreign_common.torchrun(words) is not None)
+    starts = words and (words[0] == "srun" or foreign_common.parse_torchrun(words) is not None)
     if starts and not script.program:
         script.program = _options(words[1:], number, script) if words[0] == "srun" else words
         script.line = number
@@ -216,7 +216,7 @@ def _command(line: str, number: int, script: Script) -> None:
     script.notes.append((number, f"`{line.strip()[:80]}` {text}"))
 
 
-def _gpus(script: Script, nodes: int) -> int:
+def _gpus(script: SbatchScript, nodes: int) -> int:
     for name in ("gpus-per-node", "gpus-per-task", "gres"):
         if (found := script.count(name)) is not None:
             return found
@@ -224,7 +224,7 @@ def _gpus(script: Script, nodes: int) -> int:
     return -(-found // nodes) if found else 0
 
 
-def _expanded(word: str, sizes: dict[str, str], script: Script) -> str:
+def _expanded(word: str, sizes: dict[str, str], script: SbatchScript) -> str:
     def value(match: re.Match[str]) -> str:
         found = sizes.get(match[1].removeprefix("SLURM_"))
         return match[0] if found is None else found
@@ -233,7 +233,7 @@ def _expanded(word: str, sizes: dict[str, str], script: Script) -> str:
     for name, known in script.env.items():
         for spelling in (f"${{{name}}}", f"${name}"):
             result = result.replace(spelling, known)
-    is_option = foreign_common.torchrun(["torchrun", result])
+    is_option = foreign_common.parse_torchrun(["torchrun", result])
     if "$" in result and not (is_option and is_option.options):
         script.notes.append(
             (script.line, f"{word}: no shell replaces variables here; write it out")
@@ -249,7 +249,7 @@ def _memory(text: str) -> str:
 
 
 def _seconds(text: str) -> int:
-    """Slurm's ``[days-]hours[:minutes[:seconds]]``, or ``minutes[:seconds]``."""
+    """Seconds of Slurm's ``[days-]hours[:minutes[:seconds]]``, or ``minutes[:seconds]``."""
     match = _TIME.match(text)
     if match is None:
         raise CannotConvert(f"--time={text} is no time")

@@ -1,5 +1,5 @@
-"""What torchx asks Volcano for: a task for each replica of a role, whose commands start torchrun
-by way of a shell that finds the first by Volcano's variables.
+"""Jobs that torchx makes for Volcano: one task for each replica of a role, whose shell starts
+torchrun with the address of rank 0 from Volcano's variables.
 
 https://github.com/pytorch/torchx/blob/main/torchx/schedulers/kubernetes_scheduler.py
 """
@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from trainyard.conversion import foreign_common
-from trainyard.conversion.foreign_common import Object, Torchrun
+from trainyard.conversion.foreign_common import Object, TorchrunCommand
 
 _LABEL = "torchx.pytorch.org/"
 _ROLE, _REPLICA = f"{_LABEL}role-name", f"{_LABEL}replica-id"
@@ -21,19 +21,21 @@ _RANGE = re.compile(r"(\d+):(\d+)\Z")
 
 
 def request(text: str) -> str:
-    """What `torchx run --dryrun` shows, without what is no manifest; lines keep their numbers."""
+    """The manifest in the output of `torchx run --dryrun`; lines keep their numbers."""
     return _REQUEST.sub(lambda found: "\n" * found[0].count("\n"), text, count=1)
 
 
-def joined(entries: Sequence[Object], tell: Callable[[str], None]) -> Object | None:
-    """Replicas of one role that torchrun starts, as the spec of one type of them; None for any
-    others. `entries` are a type each."""
+def role_spec(entries: Sequence[Object], add_note: Callable[[str], None]) -> Object | None:
+    """The spec of a job with one replica type, from replica types that are replicas of one role
+    under torchrun; None for any others."""
     found = [_replica(each) for each in entries]
     first, launch = found[0]
-    if launch is None or any((one, _said(by)) != (first, _said(launch)) for one, by in found):
+    if launch is None or any(
+        (each, _content(by)) != (first, _content(launch)) for each, by in found
+    ):
         return None
     entry = {**first, "replicas": sum(each["replicas"] for each in entries)}
-    tell(f"tasks of one role are replicas of one type; {launch.left_out()}")
+    add_note(f"tasks of one role are replicas of one type; {launch.dropped_options_note()}")
     config = launch.config()
     if config.get("extraOptions", ())[-2:] == ["--role", ""]:  # it says none; types are roles here
         config["extraOptions"] = config["extraOptions"][:-2]
@@ -48,20 +50,21 @@ def joined(entries: Sequence[Object], tell: Callable[[str], None]) -> Object | N
     return made
 
 
-def _replica(entry: Object) -> tuple[Object, Torchrun | None]:
-    """A task without what is its own, and how it starts torchrun; None if it is no torchx's."""
+def _replica(entry: Object) -> tuple[Object, TorchrunCommand | None]:
+    """A task without what differs between replicas, and its command line of torchrun; None if it is
+    not one of torchx."""
     found = copy.deepcopy(entry)
     labels = (found["template"].get("metadata") or {}).get("labels") or {}
-    container = foreign_common.training(found["template"], ())
+    container = foreign_common.training_container(found["template"], ())
     number = labels.pop(_REPLICA, None)
     if number is None or _ROLE not in labels or container is None:
         return found, None
-    launch = foreign_common.torchrun(foreign_common.words_of(container))
+    launch = foreign_common.parse_torchrun(foreign_common.take_command(container))
     found["type"] = str(entry["type"]).removesuffix(f"-{number}")
-    container |= {"name": found["type"], "args": launch.words if launch else []}
+    container |= {"name": found["type"], "args": launch.script if launch else []}
     container["env"] = [e for e in container.get("env") or () if e.get("name") != _FIRST_HOST]
     return found, launch
 
 
-def _said(launch: Torchrun | None) -> Object | None:
-    return None if launch is None else {"words": launch.words, **launch.config()}
+def _content(launch: TorchrunCommand | None) -> Object | None:
+    return None if launch is None else {"script": launch.script, **launch.config()}

@@ -18,17 +18,17 @@ from trainyard.conversion.field_tracking import CannotConvert, Fields
 from trainyard.conversion.foreign_common import Object
 
 _RESTARTS = 6
-"""Of a replica, where the job does not say how many."""
-_LASTING = list(range(1, 128))
+"""Restarts of a replica of a job without `backoffLimit`."""
+_FINAL_CODES = list(range(1, 128))
 """Exit codes that the policy ExitCode does not restart after."""
-_ENDLESS = ("ps", "evaluator")
-"""Types that go on when the others have ended."""
+_NEVER_ENDING = ("ps", "evaluator")
+"""Types whose replicas keep running when the others have ended."""
 _DEFAULT_TYPE = "worker"
 _MOST_TYPES = 100
 
 
 class Framework(NamedTuple):
-    """What the operator has for one kind."""
+    """What the operator assumes for one kind."""
 
     specs: str
     types: tuple[str, ...]
@@ -40,7 +40,7 @@ class Framework(NamedTuple):
 
 
 class Replicas(NamedTuple):
-    """Those of one type."""
+    """The replicas of one type."""
 
     name: str
     size: int
@@ -49,6 +49,7 @@ class Replicas(NamedTuple):
     restart: str
 
     def hosts(self) -> list[str]:
+        """Variables for the host of each replica."""
         return [f"$(service.{self.name}[{n}].host)" for n in range(self.size)]
 
 
@@ -86,51 +87,48 @@ def _convert(
     framework: Framework,
     prepare: Callable[[list[Replicas], Fields], tuple[list[Replicas], Object]],
 ) -> list[Object]:
-    """`prepare` gives pods their variables; what it returns is the replicas as they are to be, and
-    rules of the job's success."""
-    for key in ("apiVersion", "kind"):
-        fields.take(key)
-    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
-    policy, beside = foreign_common.run_policy(spec.into("runPolicy"))
+    """The job. `prepare` sets the variables by which pods find each other; it returns the replicas
+    to create, and the job's success rules."""
+    metadata, spec = foreign_common.metadata(fields), fields.mapping("spec")
+    policy, beside = foreign_common.run_policy(spec.mapping("runPolicy"))
     run = policy.get("runPolicy", {})
     clean_up, limit = run.pop("cleanUpPolicy", None), run.pop("backoffLimit", None)
     for key in run:
-        spec.remark("runPolicy", f"{key} has no counterpart: jobs of this kind stay and go on")
-    specs = spec.into(framework.specs)
-    found = [_taken(specs, name, framework) for name in framework.types if name in specs]
-    specs.done()
+        spec.add_note("runPolicy", f"{key} has no counterpart: jobs of this kind stay and go on")
+    specs = spec.mapping(framework.specs)
+    found = [_take_replicas(specs, name, framework) for name in framework.types if name in specs]
+    specs.note_remaining()
     if not found:
         raise CannotConvert(f"{specs.at(framework.types[-1])} is missing: there are no replicas")
     if limit is None and any(each.restart != "Never" for each in found):
-        spec.remark(framework.specs, f"a replica is started again {_RESTARTS} times at most")
+        spec.add_note(framework.specs, f"a replica is started again {_RESTARTS} times at most")
     replicas, rules = prepare(found, spec)
     made: Object = {"replicaSpecs": [_entry(each, limit) for each in replicas], **rules}
     if sum(each.size for each in replicas) > 1:
         made["service"] = {"ports": _ports(replicas)}
-    if clean_up is None and any(each.name in _ENDLESS for each in replicas):
+    if clean_up is None and any(each.name in _NEVER_ENDING for each in replicas):
         clean_up = "Unfinished"
     if clean_up is not None:
         made["cleanUpPolicy"] = clean_up
     if by_code := [each.name for each in replicas if each.restart == "ExitCode"]:
-        codes = {"operator": "In", "values": _LASTING}
+        codes = {"operator": "In", "values": _FINAL_CODES}
         rule = {"action": "FailJob", "onExitCodes": codes, "replicaTypes": by_code}
         made["runPolicy"] = {"podFailurePolicy": {"rules": [rule]}}
-    spec.done()
-    fields.done()
+    spec.note_remaining()
     return [foreign_common.job("none", metadata, {**made, **beside})]
 
 
-def _taken(specs: Fields, name: str, framework: Framework) -> Replicas:
-    entry = specs.into(name)
-    count = entry.pods("replicas")
+def _take_replicas(specs: Fields, name: str, framework: Framework) -> Replicas:
+    entry = specs.mapping(name)
+    count = entry.pod_count("replicas")
     restart = str(entry.take("restartPolicy", framework.restart))
-    pod = foreign_common.template(entry, framework.container)
-    trains = foreign_common.training(pod, (framework.container,))
+    pod = foreign_common.template(entry)
+    trains = foreign_common.training_container(pod, (framework.container,))
     if trains is None:
         raise CannotConvert(f"{entry.at('template')} has no container: there is nothing to run")
     named = [p for p in trains.get("ports") or () if p.get("name") == framework.port_name]
     port = int(named[0]["containerPort"]) if named else framework.port
-    entry.done()
+    entry.note_remaining()
     return Replicas(name.lower(), count, pod, port, restart)
 
 
@@ -148,9 +146,10 @@ def _entry(replicas: Replicas, limit: Any) -> Object:
 
 
 def _ports(replicas: list[Replicas]) -> list[Object]:
-    """Those that pods are reached at: the frameworks' own, and what containers declare."""
+    """Ports of the Services: the frameworks' own, and those that containers declare."""
     declared = {
-        port["port"]: port for port in indexed_job_peers.ports(each.pod for each in replicas)
+        port["port"]: port
+        for port in indexed_job_peers.service_ports(each.pod for each in replicas)
     }
     own = {each.port: {"port": each.port} for each in replicas}
     found = list((own | declared).values())
@@ -159,9 +158,9 @@ def _ports(replicas: list[Replicas]) -> list[Object]:
     return [{**port, "name": f"port-{n}"} for n, port in enumerate(found)]
 
 
-def _set(pod: Object, variables: dict[str, str], container: str = "") -> None:
+def _set_env(pod: Object, variables: dict[str, str], container: str = "") -> None:
     """Set variables of a pod's containers, or of the one that trains; they come before others."""
-    trains = foreign_common.training(pod, (container,))
+    trains = foreign_common.training_container(pod, (container,))
     for each in pod["spec"]["containers"]:
         if container and each is not trains:
             continue
@@ -174,12 +173,12 @@ def _set(pod: Object, variables: dict[str, str], container: str = "") -> None:
 
 
 def _tensorflow(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Object]:
-    spec.tell("enableDynamicWorker", "is left out: TF_CONFIG names all workers from the beginning")
+    spec.drop("enableDynamicWorker", "is left out: TF_CONFIG names all workers from the beginning")
     cluster = {each.name: [f"{h}:{each.port}" for h in each.hosts()] for each in found}
     for each in found if sum(each.size for each in found) > 1 else ():
         text = json.dumps({"cluster": cluster, "task": {"type": each.name, "index": "@"}})
         config = text.replace('"@"', "$(rank)")
-        _set(each.pod, {"TF_CONFIG": config}, _TF.container)
+        _set_env(each.pod, {"TF_CONFIG": config}, _TF.container)
     return found, _success_of_tf(found, str(spec.take("successPolicy", "")))
 
 
@@ -209,7 +208,7 @@ def _jax(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Object]:
         "NUM_PROCESSES": str(workers.size),
         "PROCESS_ID": "$(rank)",
     }
-    _set(workers.pod, variables | {"PYTHONUNBUFFERED": "1"})
+    _set_env(workers.pod, variables | {"PYTHONUNBUFFERED": "1"})
     return found, {}
 
 
@@ -226,13 +225,13 @@ def _xgboost(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Objec
     count = 0 if workers is None else workers.size
     if workers is None or not count:
         alone = [master._replace(name=_DEFAULT_TYPE)]
-        _set(master.pod, _of_rank("localhost", master.port, 1, "0"))
+        _set_env(master.pod, _rank_env("localhost", master.port, 1, "0"))
         return alone, {}
     if (master.pod, master.port, master.restart) == (workers.pod, workers.port, workers.restart):
         joined = workers._replace(size=count + 1)
         first, *others = joined.hosts()
-        variables = _of_rank(first, master.port, count + 1, "$(rank)")
-        _set(joined.pod, variables | _workers(others, workers.port))
+        variables = _rank_env(first, master.port, count + 1, "$(rank)")
+        _set_env(joined.pod, variables | _lightgbm_env(others, workers.port))
         return [joined], {"successRules": [{joined.name: [0]}]}
     if count > _MOST_TYPES:
         raise CannotConvert(
@@ -245,12 +244,12 @@ def _xgboost(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Objec
     ]
     others = [name for each in parts for name in each.hosts()]
     for rank, each in enumerate((master, *parts)):
-        variables = _of_rank(master.hosts()[0], master.port, count + 1, str(rank))
-        _set(each.pod, variables | _workers(others, workers.port))
+        variables = _rank_env(master.hosts()[0], master.port, count + 1, str(rank))
+        _set_env(each.pod, variables | _lightgbm_env(others, workers.port))
     return [master, *parts], {"successRules": [{master.name: [0]}]}
 
 
-def _of_rank(master: str, port: int, size: int, rank: str) -> dict[str, str]:
+def _rank_env(master: str, port: int, size: int, rank: str) -> dict[str, str]:
     return {
         "MASTER_ADDR": master,
         "MASTER_PORT": str(port),
@@ -260,6 +259,6 @@ def _of_rank(master: str, port: int, size: int, rank: str) -> dict[str, str]:
     }
 
 
-def _workers(hosts: list[str], port: int) -> dict[str, str]:
-    """What LightGBM wants to know of them."""
+def _lightgbm_env(hosts: list[str], port: int) -> dict[str, str]:
+    """Variables by which LightGBM finds the workers."""
     return {"WORKER_PORT": str(port), "WORKER_ADDRS": ",".join(hosts)}

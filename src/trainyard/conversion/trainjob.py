@@ -19,9 +19,13 @@ RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _NODES = ("node", "trainer-node", "trainer")
 """Names of the replicated job, and of the container, that trains."""
-_ELSEWHERE = ("jax", "xgboost", "flux")
-_KNOWN = {"torch-distributed": "torch", "deepspeed-distributed": "mpi", "mpi-distributed": "mpi"}
-"""Runtimes that come with the trainer: a job may name them without their being in the file."""
+_UNSUPPORTED = ("jax", "xgboost", "flux")
+_BUILT_IN_RUNTIMES = {
+    "torch-distributed": "torch",
+    "deepspeed-distributed": "mpi",
+    "mpi-distributed": "mpi",
+}
+"""Runtimes that come with the trainer, and their policies; they need not be in the file."""
 _FIELDS_OF_PODS = """
 volumes tolerations imagePullSecrets nodeSelector serviceAccountName affinity securityContext
 schedulingGates terminationGracePeriodSeconds
@@ -32,7 +36,7 @@ _OWN_POD = "belongs to a pod of its own, which no job here has: make it an init 
 
 @dataclass(slots=True)
 class _Runtime:
-    """What a runtime says."""
+    """The launch and the pods that a runtime describes."""
 
     policy: str
     """``torch``, ``mpi``, or empty."""
@@ -46,46 +50,41 @@ class _Runtime:
 
 def convert(fields: Fields, runtimes: Mapping[tuple[str, str], Object]) -> list[Object]:
     """The job; `runtimes` are the objects of the same file, by kind and name."""
-    for key in ("apiVersion", "kind"):
-        fields.take(key)
-    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
-    runtime = _runtime(spec.into("runtimeRef"), runtimes)
-    trainer = spec.into("trainer")
+    metadata, spec = foreign_common.metadata(fields), fields.mapping("spec")
+    runtime = _runtime(spec.mapping("runtimeRef"), runtimes)
+    trainer = spec.mapping("trainer")
     _patch(spec, runtime.pod, metadata)
     _trainer(trainer, runtime)
     nodes = trainer.take("numNodes", runtime.nodes)
     processes = trainer.take("numProcPerNode", runtime.processes)
-    trainer.done()
+    trainer.note_remaining()
     made, launcher = _spec(runtime, nodes, processes, spec)
     if "activeDeadlineSeconds" in spec:
         if launcher == "none":
-            spec.tell("activeDeadlineSeconds", "set it in the template's spec: a limit of each pod")
+            spec.drop("activeDeadlineSeconds", "set it in the template's spec: a limit of each pod")
         else:
             made["runPolicy"] = {"activeDeadlineSeconds": spec.take("activeDeadlineSeconds")}
-    if spec.take("suspend"):
-        made["runMode"] = {"pause": {"enabled": True}}
+    made |= foreign_common.run_mode(spec)
     data = "fetch it by an init container, or mount a volume that holds it"
-    foreign_common.told(spec, {"initializer": data})
-    fields.done()
+    spec.note_remaining({"initializer": data})
     return [foreign_common.job(launcher, metadata, made)]
 
 
 def _runtime(ref: Fields, runtimes: Mapping[tuple[str, str], Object]) -> _Runtime:
     name, kind = str(ref.take("name", "")), str(ref.take("kind", RUNTIMES[0]))
     ref.take("apiGroup")
-    ref.done()
+    ref.note_remaining()
     found = runtimes.get((kind, name))
-    if found is None and name not in _KNOWN:
+    if found is None and name not in _BUILT_IN_RUNTIMES:
         raise CannotConvert(
             f"{kind} {name} is not in the file, and says how to launch: add it "
             f"(kubectl get {kind.lower()} {name} -o yaml)"
         )
     if found is None:
-        ref.remark("name", f"{kind} {name} is not in the file: the trainer's own is assumed")
-        found = _assumed(_KNOWN[name])
+        ref.add_note("name", f"{kind} {name} is not in the file: the trainer's own is assumed")
+        found = _assumed(_BUILT_IN_RUNTIMES[name])
     given = Fields.of(copy.deepcopy(found))
-    for key in ("apiVersion", "kind", "metadata"):
-        given.take(key)
+    given.take("metadata")
     runtime = _read(given, f"{kind} {name}")
     ref.notes += [
         Note(ref.path, f"of {kind} {name}, {format_path(note.path)} {note.text}")
@@ -103,24 +102,24 @@ def _assumed(policy: str) -> Object:
 
 
 def _read(given: Fields, title: str) -> _Runtime:
-    spec = given.into("spec")
-    ml = spec.into("mlPolicy")
-    if other := next((each for each in _ELSEWHERE if each in ml), ""):
+    spec = given.mapping("spec")
+    ml = spec.mapping("mlPolicy")
+    if other := next((each for each in _UNSUPPORTED if each in ml), ""):
         raise CannotConvert(
             f"{title} launches with {other}, which no kind of job here does: write a job whose "
             "command does so"
         )
     policy = next((each for each in ("torch", "mpi") if each in ml), "")
-    nodes, own = ml.take("numNodes", 1), ml.into(policy or "torch")
+    nodes, own = ml.take("numNodes", 1), ml.mapping(policy or "torch")
     processes = own.take("numProcPerNode")
     implementation = str(own.take("mpiImplementation", "OpenMPI"))
     if own.take("runLauncherAsNode") is False:
-        own.remark("runLauncherAsNode", "the launcher has no pod of its own: it is on worker-0")
-    own.done()
-    ml.done()
-    template = spec.into("template")
-    jobset = template.into("spec")
-    entries = jobset.each("replicatedJobs")
+        own.add_note("runLauncherAsNode", "the launcher has no pod of its own: it is on worker-0")
+    own.note_remaining()
+    ml.note_remaining()
+    template = spec.mapping("template")
+    jobset = template.mapping("spec")
+    entries = jobset.mappings("replicatedJobs")
     places = {str(entry.peek("name")): entry.path for entry in entries}
     pods = {name: pod for name, pod in map(_pod, entries) if pod}
     named = next((name for name in _NODES if name in pods), next(iter(pods), ""))
@@ -130,10 +129,10 @@ def _read(given: Fields, title: str) -> _Runtime:
     for name in pods:
         given.notes.append(Note(places[name], f"{name} {_OWN_POD}"))
     for rest in (jobset, template):
-        rest.done()
+        rest.note_remaining()
     why = "spec.scheduler.t9kScheduler makes all pods of a job start together"
-    foreign_common.told(spec, {"podGroupPolicy": why})
-    given.done()
+    spec.note_remaining({"podGroupPolicy": why})
+    given.note_remaining()
     return _Runtime(policy, nodes, processes, implementation, pod, launcher)
 
 
@@ -141,106 +140,106 @@ def _pod(entry: Fields) -> tuple[str, Object | None]:
     """A replicated job's name and its pod."""
     name = str(entry.take("name", ""))
     entry.take("replicas")
-    job = entry.into("template")
-    labels = job.into("metadata").into("labels")
+    job = entry.mapping("template")
+    labels = job.mapping("metadata").mapping("labels")
     labels.take(_STEP)
-    labels.done()
-    spec = job.into("spec")
-    pod = foreign_common.template(spec, name) if "template" in spec else None
-    foreign_common.told(spec, {"backoffLimit": "write spec.runPolicy.backoffLimit"})
-    job.done()
-    entry.tell("dependsOn", "all pods of a job start together")
-    entry.done()
+    labels.note_remaining()
+    spec = job.mapping("spec")
+    pod = foreign_common.template(spec) if "template" in spec else None
+    spec.note_remaining({"backoffLimit": "write spec.runPolicy.backoffLimit"})
+    job.note_remaining()
+    entry.drop("dependsOn", "all pods of a job start together")
+    entry.note_remaining()
     return name, pod
 
 
 def _trainer(trainer: Fields, runtime: _Runtime) -> None:
-    """What the job says of the container that trains, over what the runtime does."""
-    container = foreign_common.training(runtime.pod, _NODES)
+    """Override the runtime's training container with the job's own fields."""
+    container = foreign_common.training_container(runtime.pod, _NODES)
     if container is None:
         raise CannotConvert(f"{trainer.at('image')} has no container to stand in")
-    starts = foreign_common.training(runtime.launcher or runtime.pod, _NODES) or container
+    starts = foreign_common.training_container(runtime.launcher or runtime.pod, _NODES) or container
     if runtime.policy == "mpi" and starts is container:
         words = [*(container.get("command") or ()), *(container.get("args") or ())]
         if any("sshd" in str(word) for word in words):
-            foreign_common.words_of(container)
+            foreign_common.take_command(container)
     if "image" in trainer:
         container["image"] = trainer.take("image")
     if "command" in trainer and "args" not in trainer:
         starts.pop("args", None)
     starts |= {key: trainer.take(key) for key in ("command", "args") if key in trainer}
     if "env" in trainer:
-        container["env"] = _by_name(container.get("env"), trainer.take("env"))
+        container["env"] = _merged_by_name(container.get("env"), trainer.take("env"))
     if "resourcesPerNode" in trainer:
         container["resources"] = trainer.take("resourcesPerNode")
 
 
-def _by_name(old: Any, new: Any) -> list[Object]:
-    """Entries of both lists; those of the new one win."""
+def _merged_by_name(old: Any, new: Any) -> list[Object]:
+    """The entries of both lists by name; those of the new one win."""
     found = {each.get("name"): each for each in (*(old or ()), *(new or ()))}
     return list(found.values())
 
 
 def _spec(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> tuple[Object, str]:
-    container = foreign_common.training(runtime.pod, _NODES) or {}
+    container = foreign_common.training_container(runtime.pod, _NODES) or {}
     words = [str(w) for w in (*(container.get("command") or ()), *(container.get("args") or ()))]
     if runtime.policy == "mpi":
         return _by_mpi(runtime, nodes, processes, spec), "deepspeed"
-    found = foreign_common.torchrun(words) if runtime.policy == "torch" else None
+    found = foreign_common.parse_torchrun(words) if runtime.policy == "torch" else None
     replica: Object = {"type": "node", "replicas": nodes, "template": runtime.pod}
     if runtime.policy != "torch":
         return {"replicaSpecs": [replica]}, "none"
     if found is None:
-        if remark := foreign_common.plain_remark(words):
-            spec.remark("trainer", remark)
+        if remark := foreign_common.plain_command_note(words):
+            spec.add_note("trainer", remark)
         if processes is not None and str(processes) != "1":
             path = "numProcPerNode"
             text = "its command does not start torchrun, so that each node has one process"
-            spec.remark("trainer", f"{path} is left out: {text}")
+            spec.add_note("trainer", f"{path} is left out: {text}")
         return {"replicaSpecs": [replica]}, "torchrun"
     container.pop("command", None)
-    container["args"] = found.words
+    container["args"] = found.script
     config = found.config()
     if processes is not None:
-        config.setdefault("procPerNode", foreign_common.processes_of(processes))
-    if text := found.left_out():
-        spec.remark("trainer", text)
+        config.setdefault("procPerNode", foreign_common.proc_per_node(processes))
+    if text := found.dropped_options_note():
+        spec.add_note("trainer", text)
     return {"torchrunConfig": config, "replicaSpecs": [replica]}, "torchrun"
 
 
 def _by_mpi(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> Object:
-    container = foreign_common.training(runtime.launcher or runtime.pod, _NODES) or {}
-    words = foreign_common.words_of(container)
+    container = foreign_common.training_container(runtime.launcher or runtime.pod, _NODES) or {}
+    words = foreign_common.take_command(container)
     if not words:
         raise CannotConvert(f"{spec.at('trainer')}.command is missing: it starts mpirun")
-    own = foreign_common.training(runtime.pod, _NODES) or {}
-    foreign_common.words_of(own)
+    own = foreign_common.training_container(runtime.pod, _NODES) or {}
+    foreign_common.take_command(own)
     own.pop("readinessProbe", None)
-    line = mpi.line(words, runtime.implementation)
+    line = mpi.launch_command(words, runtime.implementation)
     config = {"slotsPerWorker": processes or 1, "customCommand": line}
     worker = {"replicas": nodes, "restartPolicy": "Never", "template": runtime.pod}
     return {"config": config, "worker": worker}
 
 
 def _patch(spec: Fields, pod: Object, metadata: Object) -> None:
-    """Apply what patches say of the pods that train; the rest of them is told."""
-    for patch in spec.each("runtimePatches"):
+    """Apply the patches of training pods; other patches get notes."""
+    for patch in spec.mappings("runtimePatches"):
         patch.take("manager")
         patch.take("time")
-        template = patch.into("trainingRuntimeSpec").into("template")
-        own = template.into("metadata")
+        template = patch.mapping("trainingRuntimeSpec").mapping("template")
+        own = template.mapping("metadata")
         for key in ("labels", "annotations"):
             if key in own:
                 metadata[key] = {**metadata.get(key, {}), **own.take(key)}
-        own.done()
-        jobset = template.into("spec")
-        for job in jobset.each("replicatedJobs"):
+        own.note_remaining()
+        jobset = template.mapping("spec")
+        for job in jobset.mappings("replicatedJobs"):
             if str(job.take("name", "")) in _NODES:
-                inside = job.into("template").into("spec").into("template")
+                inside = job.mapping("template").mapping("spec").mapping("template")
                 _patch_pod(inside, pod)
-            job.done(lambda _: _OWN_POD)
+            job.note_remaining(otherwise=_OWN_POD)
         for rest in (jobset, template, patch):
-            rest.done()
+            rest.note_remaining()
 
 
 def _patch_container(entry: Fields, containers: Sequence[Object]) -> None:
@@ -248,26 +247,26 @@ def _patch_container(entry: Fields, containers: Sequence[Object]) -> None:
     for each in (container for container in containers if container.get("name") == name):
         for key in ("env", "volumeMounts"):
             if key in entry:
-                each[key] = _by_name(each.get(key), entry.take(key))
+                each[key] = _merged_by_name(each.get(key), entry.take(key))
         if "securityContext" in entry:
             each["securityContext"] = entry.take("securityContext")
-    entry.done()
+    entry.note_remaining()
 
 
 def _patch_pod(patch: Fields, pod: Object) -> None:
-    own = patch.into("metadata")
+    own = patch.mapping("metadata")
     for key in ("labels", "annotations"):
         if key in own:
             target = pod.setdefault("metadata", {})
             target[key] = {**target.get(key, {}), **own.take(key)}
-    own.done()
-    change, spec = patch.into("spec"), pod["spec"]
-    for entry in change.each("containers"):
+    own.note_remaining()
+    change, spec = patch.mapping("spec"), pod["spec"]
+    for entry in change.mappings("containers"):
         _patch_container(entry, spec.get("containers", ()))
     for key in [key for key in _PATCHED if key in change]:
         old, new = spec.get(key), change.take(key)
         if isinstance(new, list):
             new = [*(old or ()), *new]
         spec[key] = {**(old or {}), **new} if key == "nodeSelector" else new
-    change.done()
-    patch.done()
+    change.note_remaining()
+    patch.note_remaining()

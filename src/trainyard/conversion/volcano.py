@@ -24,26 +24,27 @@ _PLUGINS = {
 }
 
 
+_NO_RULE = "has no counterpart: see successRules, failureRules and restartPolicy"
+
+
 def convert(fields: Fields) -> list[Object]:
     """The job."""
-    for key in ("apiVersion", "kind"):
-        fields.take(key)
-    metadata, spec = foreign_common.metadata(fields), fields.into("spec")
-    tasks = spec.each("tasks")
+    metadata, spec = foreign_common.metadata(fields), fields.mapping("spec")
+    tasks = spec.mappings("tasks")
     if not tasks:
         raise CannotConvert(f"{spec.at('tasks')} is missing: there is nothing to run")
-    plugins = spec.into("plugins")
+    plugins = spec.mapping("plugins")
     by_plugin = plugins.take("pytorch") is not None
     for name, why in _PLUGINS.items():
-        plugins.tell(name, why)
-    plugins.done()
+        plugins.drop(name, why)
+    plugins.note_remaining()
     limit = spec.take("maxRetry", 3)
     rules: dict[str, list[Any]] = {}
     made: Object = {"replicaSpecs": [_task(task, limit, rules) for task in tasks]}
     total = sum(int(entry["replicas"]) for entry in made["replicaSpecs"])
     _volumes(spec, made["replicaSpecs"])
     _policies(spec, rules, "")
-    one_role = torchx.joined(made["replicaSpecs"], lambda text: spec.remark("tasks", text))
+    one_role = torchx.role_spec(made["replicaSpecs"], lambda text: spec.add_note("tasks", text))
     made = made if one_role is None else one_role
     if is_torch := by_plugin or one_role is not None:
         for entry in made["replicaSpecs"]:
@@ -53,38 +54,36 @@ def convert(fields: Fields) -> list[Object]:
             seconds = spec.take("ttlSecondsAfterFinished")
             made["runPolicy"]["ttlSecondsAfterFinished"] = seconds
         if rules:
-            spec.remark("tasks", "policies that end the job are left out: rank 0 decides")
+            spec.add_note("tasks", "policies that end the job are left out: rank 0 decides")
     else:
         made |= rules
     if "queue" in spec or "minAvailable" in spec:
-        made |= foreign_common.queue(spec.take("queue", "default"))
+        made |= foreign_common.scheduler(spec.take("queue", "default"))
     if (least := spec.take("minAvailable")) is not None and least != total:
-        spec.remark("minAvailable", f"all {total} pods start together, not {least} of them")
-    foreign_common.told(
-        spec,
+        spec.add_note("minAvailable", f"all {total} pods start together, not {least} of them")
+    spec.note_remaining(
         {
             "schedulerName": "spec.scheduler says it, and the operator which one it is",
             "priorityClassName": "write a number, 0 to 100: spec.scheduler.t9kScheduler.priority",
             "ttlSecondsAfterFinished": "jobs of this kind stay until they are deleted",
         },
     )
-    fields.done()
     return [foreign_common.job("torchrun" if is_torch else "none", metadata, made)]
 
 
 def _task(task: Fields, limit: Any, rules: dict[str, list[Any]]) -> Object:
     name = str(task.take("name", "task"))
-    count = task.pods("replicas")
-    template = task.into("template")
+    count = task.pod_count("replicas")
+    template = task.mapping("template")
     pod = template.take("spec", {})
     policy = str(pod.pop("restartPolicy", "Never")) if isinstance(pod, dict) else "Never"
-    own = template.into("metadata")
+    own = template.mapping("metadata")
     metadata = {key: own.take(key) for key in ("labels", "annotations") if key in own}
-    foreign_common.told(own, {"name": "pods are named by their job"})
-    template.done()
+    own.note_remaining({"name": "pods are named by their job"})
+    template.note_remaining()
     own_limit = task.take("maxRetry", limit)
     policy = _policies(task, rules, name, count) or policy
-    foreign_common.told(task, dict.fromkeys(("dependsOn", "minAvailable"), _TOGETHER))
+    task.note_remaining(dict.fromkeys(("dependsOn", "minAvailable"), _TOGETHER))
     shown = {**({"metadata": metadata} if metadata else {}), "spec": pod}
     restart: Any = (
         {"policy": policy, "limit": own_limit} if policy != "Never" else {"policy": policy}
@@ -93,14 +92,16 @@ def _task(task: Fields, limit: Any, rules: dict[str, list[Any]]) -> Object:
 
 
 def _policies(fields: Fields, rules: dict[str, list[Any]], task: str, count: int = 0) -> str:
-    """Rules of a job's end, from policies of a task, or of the job (task ""); the restart policy
-    that follows from them, or ""."""
+    """Add the finish rules that follow from the policies of a task, or of the job (task "").
+
+    Returns the restart policy that follows from them, or "".
+    """
     restart = ""
-    for policy in fields.each("policies"):
+    for policy in fields.mappings("policies"):
         event, action = policy.take("event"), policy.take("action")
         events = policy.take("events") or [event]
         code = policy.take("exitCode")
-        policy.done()
+        policy.note_remaining()
         for each in events:
             text = ""
             if code is not None:
@@ -114,21 +115,18 @@ def _policies(fields: Fields, rules: dict[str, list[Any]], task: str, count: int
             elif each == "PodEvicted" and action in _RESTARTS:
                 continue
             else:
-                text = LEFT_POLICY
+                text = _NO_RULE
             if text:
-                policy.remark("action", f"{action} at {each or 'an exit code'}: {text}")
+                policy.add_note("action", f"{action} at {each or 'an exit code'}: {text}")
     return restart
 
 
-LEFT_POLICY = "has no counterpart: see successRules, failureRules and restartPolicy"
-
-
 def _volumes(spec: Fields, entries: list[Object]) -> None:
-    """Claims that every task mounts."""
-    for number, volume in enumerate(spec.each("volumes")):
+    """Mount the job's claims into every task."""
+    for number, volume in enumerate(spec.mappings("volumes")):
         place, claim = volume.take("mountPath"), volume.take("volumeClaimName")
         if claim is None:
-            volume.remark("mountPath", "make a claim, and name it: volumeClaimName is missing")
+            volume.add_note("mountPath", "make a claim, and name it: volumeClaimName is missing")
         for entry in entries if claim else ():
             pod = entry["template"]["spec"]
             name = f"volume-{number}"
@@ -137,4 +135,4 @@ def _volumes(spec: Fields, entries: list[Object]) -> None:
             for container in pod.get("containers", ()):
                 mount = {"name": name, "mountPath": place}
                 container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
-        volume.done()
+        volume.note_remaining()
