@@ -8,12 +8,13 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.login_environment import scrub
+
 # A shell starts what runs in its background with SIGINT ignored, and children inherit that; the
 # commands under test are to be interrupted wherever the tests run.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# With it every part of a `print` is a write of its own, which another rank's falls into.
-os.environ.pop("PYTHONUNBUFFERED", None)
+scrub(os.environ)
 
 # No verdict depends on how fast the machine is.
 settings.register_profile(

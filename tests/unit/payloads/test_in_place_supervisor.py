@@ -13,6 +13,7 @@ import pytest
 
 from tests.shipped_programs import ship
 from trainyard.payloads import shipping
+from trainyard.payloads.in_place.in_place_supervisor import InPlaceSupervisor
 
 SECONDS = 60
 IMPATIENT = """\
@@ -93,3 +94,17 @@ def test_a_command_that_is_not_there_says_so_for_good(programs: Path) -> None:
     out, _ = held.communicate(timeout=SECONDS)
     assert held.returncode == 127
     assert out == "trainyard: cannot start: /no/such/program: No such file or directory\n"
+
+
+def test_every_attempt_in_a_pod_has_its_own_number(capfd: pytest.CaptureFixture[str]) -> None:
+    """The pod's variables have that of the first."""
+    shown = "echo $TRAINYARD_ATTEMPT $TORCHELASTIC_RESTART_COUNT"
+    variables = {
+        **os.environ,
+        "TRAINYARD_HOLD": TOLD,
+        "TRAINYARD_ATTEMPT": "1",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    supervisor = InPlaceSupervisor(["sh", "-c", shown], variables)
+    os.waitpid(supervisor.start(4, None).pid, 0)
+    assert capfd.readouterr().out == "4 3\n"

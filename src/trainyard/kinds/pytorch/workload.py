@@ -38,6 +38,10 @@ from trainyard.kinds.shared.workload import (
 from trainyard.kinds.shared.workload_factory import Endpoint, ReplicaStart, WorkloadFactory
 from trainyard.kinds.tensorboard import TENSOR_BOARDS, log_sources
 
+RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
+"""By which scripts tell a restart; torchrun gives its own to its ranks.
+https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
+
 
 def describe(job: PyTorchTrainingJob, settings: Settings) -> Workload:
     """The workload of a valid job."""
@@ -183,7 +187,8 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
 
     def _launch(self, pod: Manifest, key: ReplicaKey, start: ReplicaStart) -> None:
         if not self.spec.torchrun_config.enabled:
-            pod_assembly.put_env_first(pod, self._plain_env(key))
+            variables = self._plain_env(key, pod_assembly.attempt_of(pod))
+            pod_assembly.put_env_first(pod, variables)
             super().launch(pod, key, start)
             return
         patience = torchrun_launch.patience_env(pod["spec"].get("terminationGracePeriodSeconds"))
@@ -219,11 +224,12 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
         host, port = self.rendezvous_endpoint
         return {"MASTER_ADDR": host, "MASTER_PORT": str(port)}
 
-    def _plain_env(self, key: ReplicaKey) -> dict[str, str]:
+    def _plain_env(self, key: ReplicaKey, attempt: int) -> dict[str, str]:
         return {
             **self._master_env(),
             "RANK": str(self.first_rank[key.type] + key.ordinal),
             "WORLD_SIZE": str(self.total),
+            RESTART_COUNT: str(attempt - 1),
         }
 
     def _torchrun_args(self, key: ReplicaKey, script: Sequence[str]) -> list[str]:

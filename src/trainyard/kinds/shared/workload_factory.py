@@ -352,6 +352,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
     def _bare_pod(self, key: ReplicaKey, attempt: int, member: Membership) -> Manifest:
         metadata, spec = self._metadata(key, attempt, member), self._pod_spec(key, member)
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        pod_assembly.put_env_first(pod, pod_assembly.default_env(attempt))
         mine = self.identity, self.settings
         return observer_injection.with_observer(
             pod, self.container(key.type), *mine, attempt, self.hang

@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # types are not shipped to pods
 VARIABLE, UID = "TRAINYARD_HOLD", "TRAINYARD_POD_UID"
 """``attempt=1,grace=30,every=0.25,preload=torch+numpy,files=/t9k/channel,url=https://…``, and the
 pod's own UID."""
-OBSERVE = "TRAINYARD_OBSERVE"
+OBSERVE, ATTEMPT = "TRAINYARD_OBSERVE", "TRAINYARD_ATTEMPT"
+RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 PATIENCE_SECONDS = 60.0
 """How long an ended attempt waits for a decision, and after that for any answer."""
 RUNNING_SECONDS = 0.5
@@ -139,7 +140,9 @@ class InPlaceSupervisor:
 
     def start(self, attempt: int, preloaded_modules: str | None) -> CommandProcess:
         """Start the command for an attempt; of modules see `CommandProcess`."""
-        environment = dict(self.variables)
+        environment = {**self.variables, ATTEMPT: str(attempt)}
+        if RESTART_COUNT in environment:
+            environment[RESTART_COUNT] = str(attempt - 1)
         if OBSERVE in environment:
             old, _, rest = environment[OBSERVE].partition(",")
             if old.startswith("attempt="):

@@ -70,6 +70,8 @@ SHUTDOWN_TIMEOUT_VARIABLE = b"TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 CLIENTS = ("ssh", "scp", "sftp")
 OBSERVED, OBSERVER = b"TRAINYARD_OBSERVE", b"/t9k/observer"
 """The variable of the observer, and its folder."""
+ALWAYS_KEPT = (OBSERVED, b"PYTHONUNBUFFERED", b"TRAINYARD_ATTEMPT")
+"""Variables of ours that sessions get even where the job's variables are turned off."""
 
 SESSION = """\
 run={run}
@@ -103,7 +105,7 @@ def container_environment() -> list[bytes]:
 
 def session_environment(pairs: list[bytes], custom: list[str], disabled: bool) -> list[bytes]:
     """What ssh sessions get: everything or, if disabled, what the image itself commonly sets, and
-    by which the ranks are observed."""
+    `ALWAYS_KEPT`."""
     if not disabled:
         return pairs
     own = {name.encode() for name in custom}
@@ -111,7 +113,7 @@ def session_environment(pairs: list[bytes], custom: list[str], disabled: bool) -
         pair
         for pair in pairs
         for name in [pair.split(b"=", 1)[0]]
-        if name == OBSERVED or (IMAGE_VARIABLES.match(name) and name not in own)
+        if name in ALWAYS_KEPT or (IMAGE_VARIABLES.match(name) and name not in own)
     ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from trainyard.kinds.kind_registry import KINDS, describe
 from trainyard.kinds.shared.job_settings import Settings
+from trainyard.kinds.shared.pods.pod_assembly import default_env
 from trainyard.kinds.shared.workload import ReplicaKey, Workload
 
 UID = "9dcea839-3a99-4b6f-b594-620d79f8377d"
@@ -54,5 +55,6 @@ def container(built: dict[str, Any], index: int = 0) -> dict[str, Any]:
 
 
 def env(built: dict[str, Any], index: int = 0) -> dict[str, str]:
-    """Variables of one container, in order."""
-    return {e["name"]: e.get("value", "") for e in container(built, index).get("env", ())}
+    """Variables of one container, in order, without those that every container has."""
+    variables = container(built, index).get("env", ())
+    return {e["name"]: e.get("value", "") for e in variables if e["name"] not in default_env(1)}

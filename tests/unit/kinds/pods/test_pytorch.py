@@ -101,6 +101,7 @@ def test_plain_environment_comes_before_the_users_whose_values_win() -> None:
         ("MASTER_ADDR", f"{BASE}-worker-0"),
         ("RANK", "1"),
         ("WORLD_SIZE", "2"),
+        ("TORCHELASTIC_RESTART_COUNT", "0"),
         ("URL", "$(MASTER_ADDR)"),
         ("MASTER_PORT", "1234"),
     ]

@@ -16,9 +16,22 @@ from trainyard.kinds.shared.workload import Manifest
 Container = dict[str, Any]
 
 POD_UID = "TRAINYARD_POD_UID"
+ATTEMPT = "TRAINYARD_ATTEMPT"
+"""Variable with the number of the job's attempt, from 1 on."""
+UNBUFFERED = "PYTHONUNBUFFERED"
+"""https://docs.python.org/3/using/cmdline.html#envvar-PYTHONUNBUFFERED"""
 
 IDLE = ("sleep", "inf")
 """The command of a replica in debug mode, unless its entry has another."""
+
+
+def default_env(attempt: int) -> dict[str, str]:
+    """What every container of a job's pods has in its environment, unless its template sets it.
+
+    Without `PYTHONUNBUFFERED` a Python holds back what it prints, and loses it when it is killed;
+    images for Kubernetes set it, too.
+    """
+    return {UNBUFFERED: "1", ATTEMPT: str(attempt)}
 
 
 def with_log_as_termination_message(container: Container) -> Container:
