@@ -276,7 +276,7 @@ class Monitor(Observer):
         job.fatal[job.attempt] += truth.action == policies.FAIL_JOB
 
     def _stored(self, job: JobTruth) -> Obj:
-        return self.server.objects.get(job.key) or {"spec": {}, "kind": ""}
+        return self.server.objects.get(job.key) or {"spec": {}, "kind": "", "metadata": {}}
 
     def _restarts_alone(self, job: JobTruth, pod: PodTruth) -> bool:
         """Whether the replica does, and nobody has paused or resized the job."""
@@ -326,7 +326,11 @@ class Monitor(Observer):
         if told.plan.status is not None or told.events:
             for problem in agreement.untrue(told, times=self.clock_is_steady):
                 self.fail(f"{told.job['metadata']['name']}: {problem}")
-        is_new = any(each.reason == "Created" for each in told.events)
+        # Of an old version nothing is said: its status, which comes first, is refused.
+        decided_by, stored = (
+            each["metadata"].get("resourceVersion") for each in (told.job, self._stored(job))
+        )
+        is_new = decided_by == stored and any(each.reason == "Created" for each in told.events)
         if is_new and job.told_at is not None and self.loop.time() - job.told_at > LAG_SECONDS:
             self.fail(f"{told.job['metadata']['name']}: has been created, it says, long after that")
 

@@ -93,6 +93,8 @@ ONCE_FAILED = {
     280191712: "the monitor missed that a replica that hangs is restarted beside one that failed",
     124952154: "the monitor missed that a request that is lost holds a pass up for half a minute",
     135841666: "the monitor missed that words of ends that another controller heard are awaited",
+    999296061: "a replica that restarts alone was ahead of the attempt of its resumed job",
+    257067475: "the monitor took for said what a status of an old version was to say",
     297297376: "the monitor missed restarts that were given back and counted in one pass",
 }
 

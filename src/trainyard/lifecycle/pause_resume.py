@@ -45,7 +45,8 @@ def resume(context: ReconcileContext) -> tuple[Ledger, frozenset[str]]:
     if workload.scope is Scope.JOB:
         # A size that changed during the pause needs no resizing.
         size = workload.replicas if workload.elastic is not None else ledger.size
-        ledger = replace(ledger, records={}, size=size).restart_all({}, now)
+        # Records are dropped last: a replica that restarts alone may be ahead of the job's number.
+        ledger = replace(ledger.restart_all({}, now), records={}, size=size)
         return ledger, frozenset(r.name for r in replicas)
     again = [r.name for r in replicas if not r.ended or _was_taken(r)]
     records = dict(ledger.records)

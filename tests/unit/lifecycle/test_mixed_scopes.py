@@ -180,6 +180,17 @@ def test_after_a_pause_all_start_together() -> None:
     assert len(set(attempts(world))) == 1
 
 
+def test_an_attempt_after_a_pause_is_above_that_of_a_replica_that_restarted_alone() -> None:
+    world = World(mixed()).running()
+    for _ in range(2):
+        world.exit("ps-0", 3).settle().advance(60).settle().run().settle()
+    assert attempts(world) == ["1", "1", "1", "3", "1"]
+    for paused in (True, False):
+        world.job["spec"]["runMode"] = {"pause": {"enabled": paused}}
+        world.settle()
+    assert attempts(world) == ["4"] * 5
+
+
 @pytest.mark.parametrize(
     ("job", "together"),
     [
