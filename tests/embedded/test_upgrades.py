@@ -143,6 +143,44 @@ def test_a_restart_without_a_cluster_says_how_to_start_one(trainyard: CommandLin
     assert "start one with: trainyard up" in trainyard.run("restart", code=1)
 
 
+def test_a_pod_runtime_whose_files_are_gone_starts_pods_and_relays_all_the_same(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    other = other_version(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        port = service.getsockname()[1]
+        other.run("up", "--allow-port", str(port))
+        replicas, release = start_replicas(other)
+        (runtime,) = named("trainyard-shim", other)
+        until(lambda: keeps_copy(runtime), "the runtime keeps a copy of itself")
+        kill_cluster(other)
+        shutil.rmtree(tmp_path / "other")
+        (zygote,) = named("pod-zygote", other, below=runtime)
+        os.kill(zygote, signal.SIGKILL)
+        trainyard.run("up", "--allow-port", str(port))
+        connects = f"import socket; socket.create_connection(('host.trainyard.internal', {port}))"
+        file = trainyard.manifest("n.yaml", job("next", [sys.executable, "-c", connects]))
+        trainyard.run("submit", "-f", file)
+        trainyard.run("wait", "next")
+    assert named("trainyard-shim", trainyard) == [runtime]
+    succeed(trainyard, replicas, release)
+
+
+def named(name: str, trainyard: CommandLine, below: int = 0) -> list[int]:
+    """Living processes of this name: of this test, or children of one of its processes."""
+    if below:
+        pids = list(map(int, Path(f"/proc/{below}/task/{below}/children").read_text().split()))
+    else:
+        pids = trainyard.processes()
+    return [pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+
+
+def keeps_copy(runtime: int) -> bool:
+    folder = Path(f"/proc/{runtime}/fd")
+    copies = [fd for fd in folder.iterdir() if "memfd:podruntime" in os.readlink(fd)]
+    return bool(copies) and copies[0].stat().st_size > 0
+
+
 def test_a_pod_runtime_of_another_wire_version_is_refused_and_goes_on(
     trainyard: CommandLine, tmp_path: Path
 ) -> None:

@@ -30,6 +30,7 @@ from trainyard.podruntime.processes.child_tasks import (
     ExecTask,
 )
 from trainyard.podruntime.protocol import Answer, Attach, SetNames, SetNetwork
+from trainyard.podruntime.source_copy import SourceCopy
 from trainyard.podruntime.zygote_client import ZygoteClient
 
 _MAX_WAIT_SECONDS = 1.0
@@ -43,9 +44,14 @@ class Shim:
     """State and request handlers; one instance in a shim process."""
 
     def __init__(
-        self, state_dir: str, network: isolation.PodNetwork, outside: socket.socket | None
+        self,
+        state_dir: str,
+        network: isolation.PodNetwork,
+        outside: socket.socket | None,
+        sources: SourceCopy,
     ) -> None:
         """``outside``: the socket of the process that launches egress relays, if there is one."""
+        self._sources = sources
         self._network = network
         self._loop = event_loop.EventLoop()
         self._pods: dict[str, RunningPod] = {}
@@ -72,7 +78,9 @@ class Shim:
         self._hub = ContainerHub(self._loop, self._notify)
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
         root_base = "" if is_plain else self._base
-        self._zygote = ZygoteClient(self._loop, self._flags, root_base, kills_orphans=is_plain)
+        self._zygote = ZygoteClient(
+            self._loop, sources, self._flags, root_base, kills_orphans=is_plain
+        )
         self._lacks_spares = True
         self._relay = ServiceRelayManager(self._context, self._zygote, self._loop, self._open_in)
         self._egress = EgressManager(self._loop, outside, network.gateway)
@@ -111,6 +119,8 @@ class Shim:
             self._relay.tick()
             self._egress.tick()
             if not was_busy and not self._is_stopping:
+                if not self._lacks_spares:  # after a whole second without work
+                    self._sources.make()
                 self._prewarm()
         self._zygote.end_zygote()
 
@@ -365,7 +375,8 @@ def serve(
     """Be the shim, from fork to end. Without ``listener`` it ends with process ``owner``."""
     sys.set_process_name("trainyard-shim")
     gc.freeze()
-    outside = relay_launcher.start() if mode != "plain" else None
+    sources = SourceCopy()
+    outside = relay_launcher.start(sources) if mode != "plain" else None
     try:
         network = isolation.prepare(mode)
     except OSError as error:
@@ -381,7 +392,7 @@ def serve(
         sys.die_with_parent(signal.SIGTERM if network.kind == "plain" else signal.SIGKILL)
         if os.getppid() != owner:
             return
-    shim = Shim(state_dir, network, outside)
+    shim = Shim(state_dir, network, outside, sources)
     if agent is not None:
         shim.attach(agent)
     if listener is not None:

@@ -327,10 +327,19 @@ def interpreter_command(module: str, *arguments: str) -> list[str]:
     It is isolated: the caller's environment, folder and site packages have no say, nor a place in
     its memory. In its ``sys.argv`` the arguments begin at 2.
     """
+    boot = f"import sys; sys.path.append(sys.argv[1]); from {module} import main; main()"
+    return isolated_interpreter(boot, sources_folder(), *arguments)
+
+
+def isolated_interpreter(boot: str, *arguments: str) -> list[str]:
+    """The command line of such an interpreter that runs the code ``boot``."""
+    return [sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", boot, *arguments]
+
+
+def sources_folder() -> str:
+    """The folder from which our modules are imported."""
     package = __name__.partition(".")[0]
     folder = os.path.dirname(os.path.abspath(__file__))
     while os.path.basename(folder) != package:
         folder = os.path.dirname(folder)
-    boot = f"import sys; sys.path.append(sys.argv[1]); from {module} import main; main()"
-    switches = ("-I", "-S", "-B", "-X", "utf8", "-c", boot)
-    return [sys.executable, *switches, os.path.dirname(folder), *arguments]
+    return os.path.dirname(folder)

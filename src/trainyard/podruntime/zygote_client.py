@@ -22,6 +22,7 @@ from trainyard.podruntime.forked_child import ForkedChild
 from trainyard.podruntime.processes import child_tasks, descendants
 from trainyard.podruntime.processes.child_channel import ChildChannel, ReceivedReport, memory_file
 from trainyard.podruntime.processes.child_tasks import FORK_REQUEST, ChildReport, ChildTask
+from trainyard.podruntime.source_copy import SourceCopy
 
 _AT_ONCE = 8
 # For one child, and for zygotes in a row that have forked nothing.
@@ -54,11 +55,17 @@ class ZygoteClient:
     """
 
     def __init__(
-        self, loop: event_loop.EventLoop, spare_flags: int, base: str, *, kills_orphans: bool
+        self,
+        loop: event_loop.EventLoop,
+        sources: SourceCopy,
+        spare_flags: int,
+        base: str,
+        *,
+        kills_orphans: bool,
     ) -> None:
-        """``spare_flags``: namespaces of children forked in advance; ``base`` as in
-        ``ClusterContext``."""
-        self._loop, self._base = loop, base
+        """``sources``: what zygotes are started from; ``spare_flags``: namespaces of children
+        forked in advance; ``base`` as in ``ClusterContext``."""
+        self._loop, self._sources, self._base = loop, sources, base
         self._spare_flags, self._can_spare = spare_flags, True
         self._spares: deque[ForkedChild] = deque()
         self._kills_orphans = kills_orphans
@@ -78,7 +85,7 @@ class ZygoteClient:
     def _spawn(self) -> None:
         self._spawned_at = time.monotonic()
         try:
-            self._zygote, self._control = _spawn_zygote(self._base)
+            self._zygote, self._control = _spawn_zygote(self._sources, self._base)
         except OSError as error:
             self._zygote, self._control = 0, None
             self._count_failure(limit_errors.explain(error))
@@ -351,14 +358,15 @@ class ZygoteClient:
                     os.kill(pid, signal.SIGKILL)
 
 
-def _spawn_zygote(base: str) -> tuple[int, socket.socket]:
+def _spawn_zygote(sources: SourceCopy, base: str) -> tuple[int, socket.socket]:
     """Start a zygote, which dies with this process; returns its process id and its request socket.
 
     ``base`` as in ``ClusterContext``, "" where pods have no root of their own.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     module = "trainyard.podruntime.zygote"
-    argv = sys.interpreter_command(module, str(theirs.fileno()), base)
+    argv, passed = sources.command(module, str(theirs.fileno()), base)
+    passed.add(theirs.fileno())
     with theirs:
         pid = sys.clone(0)
         if pid:
@@ -367,8 +375,9 @@ def _spawn_zygote(base: str) -> tuple[int, socket.socket]:
             sys.die_with_parent()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            sys.close_others({theirs.fileno()})
-            theirs.set_inheritable(True)
+            sys.close_others(passed)
+            for fd in passed:
+                os.set_inheritable(fd, True)
             sys.keep_capabilities()
             os.execve(argv[0], argv, {})
         except BaseException as error:

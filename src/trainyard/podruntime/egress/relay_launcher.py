@@ -13,10 +13,14 @@ import socket
 from trainyard.podruntime import event_loop
 from trainyard.podruntime import syscalls as sys
 from trainyard.podruntime.processes.child_channel import receive_descriptors
+from trainyard.podruntime.source_copy import SourceCopy
 
 
-def start() -> socket.socket:
-    """Fork the launcher; returns its request socket, with which it ends. Raises OSError."""
+def start(sources: SourceCopy) -> socket.socket:
+    """Fork the launcher; returns its request socket, with which it ends. Raises OSError.
+
+    ``sources``: what relays are started from.
+    """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
         theirs.close()
@@ -24,14 +28,14 @@ def start() -> socket.socket:
     try:
         sys.die_with_parent()
         sys.set_process_name("egress-starter")
-        sys.close_others({theirs.fileno()})
+        sys.close_others({theirs.fileno(), sources.fileno()})
         os.chdir("/")
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # relays are reaped by the kernel
         while True:
             data, descriptors = receive_descriptors(theirs, 1)
             if not data:
                 os._exit(0)
-            _start_relay(descriptors)
+            _start_relay(sources, descriptors)
             for fd in descriptors:
                 os.close(fd)
     except BaseException as error:
@@ -40,16 +44,17 @@ def start() -> socket.socket:
         os._exit(1)
 
 
-def _start_relay(descriptors: list[int]) -> None:
+def _start_relay(sources: SourceCopy, descriptors: list[int]) -> None:
     module = "trainyard.podruntime.egress.relay"
-    argv = sys.interpreter_command(module, ",".join(map(str, descriptors)))
+    argv, passed = sources.command(module, ",".join(map(str, descriptors)))
+    passed.update(descriptors)
     if sys.clone(0):
         return
     try:
         sys.die_with_parent()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        sys.close_others(set(descriptors))
-        for fd in descriptors:
+        sys.close_others(passed)
+        for fd in passed:
             os.set_inheritable(fd, True)
         os.execve(argv[0], argv, {})
     except BaseException as error:

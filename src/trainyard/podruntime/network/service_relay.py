@@ -190,7 +190,7 @@ class _ServiceRelay:
         """Run ``action``; an error is reported, and does not keep the rest from working."""
         try:
             action()
-        except (OSError, ValueError, OverflowError, RuntimeError) as error:
+        except (OSError, ValueError, OverflowError, RuntimeError, ImportError) as error:
             self._report_error(f"{type(error).__name__}: {error}")
 
     def _listen(self, forward: Forward) -> None:
