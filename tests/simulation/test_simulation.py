@@ -95,6 +95,7 @@ ONCE_FAILED = {
     135841666: "the monitor missed that words of ends that another controller heard are awaited",
     999296061: "a replica that restarts alone was ahead of the attempt of its resumed job",
     257067475: "the monitor took for said what a status of an old version was to say",
+    807168526: "a restart at no cost, as members had changed, counted as one that costs something",
     297297376: "the monitor missed restarts that were given back and counted in one pass",
 }
 

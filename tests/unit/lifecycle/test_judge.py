@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.lifecycle.test_modes import resize
 from tests.unit.lifecycle.world import World, deepspeed, elastic, generic, pytorch
 from trainyard.lifecycle.pod_reports import Checkpoint, PodReports, Progress
 
@@ -200,6 +201,21 @@ def test_replicas_that_restart_alone_get_their_budgets_back() -> None:
     assert world.phase == "Running"
     fail(world, "1", "", 137)
     assert world.phase == "Failed"
+
+
+def test_a_restart_at_no_cost_leaves_the_position_from_which_the_budget_is_given_back() -> None:
+    policy = {"backoffLimit": 9, "backoffReset": "OnProgress"}
+    world = World(elastic(1, 3, 5, policy="OnFailure", run_policy=policy)).running()
+    tell(world.advance(1000), 100)
+    world.exit("0", 1).settle().advance(60).settle().run().settle()
+    assert world.backoff == 1
+    resize(world.advance(1000).settle(), 4).settle().run().settle()
+    tell(world.advance(5), 20)
+    world.exit("1", 1).settle().advance(60).settle().run().settle()
+    tell(world.advance(60), 50)
+    assert world.backoff == 1, "step 100 was not passed"
+    tell(world.advance(60), 101)
+    assert world.backoff == 0
 
 
 def test_without_the_switch_getting_further_changes_no_count() -> None:

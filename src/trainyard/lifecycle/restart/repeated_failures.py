@@ -94,7 +94,7 @@ def record_failures(context: ReconcileContext, response: RestartDecision) -> Res
                 ledger = ledger.put({replica.name: changed})
         else:
             ledger = replace(ledger, repeat=_kept(repeat))
-    if any(not i.exit.free for i in response.incidents):
+    if any(not i.exit.free and not i.members_changed for i in response.incidents):
         ledger = replace(ledger, reached=current_position(context))
     if told or ledger is not response.ledger:
         return replace(response, ledger=ledger, repeats=told)
