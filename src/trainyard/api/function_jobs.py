@@ -58,7 +58,7 @@ class Function:
             folder = str(self.way.path)
             mounts.append(Mount({"hostPath": {"path": folder}}, folder))
         else:
-            folder = script_objects.CARRIED_AT
+            folder = script_objects.CONFIG_MAP_PATH
             mounts.append(Mount({"configMap": {"name": f"{name}-call"}}, folder))
         script = Script(
             name=name,

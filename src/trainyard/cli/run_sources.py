@@ -89,7 +89,7 @@ class ScriptSource:
     def introduction(self, isolation: str) -> list[str]:
         ground = self.draft.ground
         lines = ground.lines(isolation) if ground else []
-        return [*lines, self.draft.told(), *filter(None, [self.draft.lonely()])]
+        return [*lines, self.draft.launch_note(), *filter(None, [self.draft.single_process_note()])]
 
     def provenance(self, note: Callable[[str], None]) -> Said:
         return _provenance(self.draft.options, self.python, note, snapshots=self.snapshots)

@@ -22,7 +22,7 @@ from trainyard.conversion import (
 )
 from trainyard.conversion.field_tracking import CannotConvert, Fields, Note
 from trainyard.manifest import foreign_kinds
-from trainyard.manifest.reader import object_name, told
+from trainyard.manifest.reader import as_problem, object_name
 from trainyard.schema import yaml_text
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
@@ -60,7 +60,7 @@ def convert(text: str, file: str = "") -> ForeignConversion | None:
     objects = [(each, *found) for each in documents for found in _objects(each.data)]
     if not any(foreign_kinds.title_of(obj) for _, obj, _ in objects):
         return None
-    if broken := [told(mistake, file) for each in documents for mistake in each.mistakes]:
+    if broken := [as_problem(mistake, file) for each in documents for mistake in each.mistakes]:
         raise InvalidManifest(broken)
     runtimes = {
         (str(obj["kind"]), str(obj["metadata"].get("name"))): obj

@@ -20,7 +20,7 @@ from ruamel.yaml.error import MarkedYAMLError
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import legacy
 from trainyard.manifest import foreign_kinds
-from trainyard.manifest.reader import Document, read, told
+from trainyard.manifest.reader import Document, as_problem, read
 from trainyard.schema import yaml_text
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
@@ -30,8 +30,8 @@ from trainyard.schema.problems import Problem, Severity, error
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The new text, the warnings that are gone with the old one, and those about objects that stay
-    as they were though they are none that a manifest of ours has."""
+    """The new text, the old text's warnings that no longer apply, and warnings about objects that
+    no manifest of ours has and that are left as they are."""
 
     text: str
     changes: tuple[Problem, ...]
@@ -40,11 +40,11 @@ class Converted:
 def convert(text: str, file: str = "") -> Converted:
     """The manifest in today's spelling, with the line ends that it had.
 
-    Raises InvalidManifest when the text is no YAML, or holds no more than objects of kinds that
-    nothing is known of.
+    Raises InvalidManifest for a text that is no YAML, has contradictory spellings, or holds no
+    object of a kind that can be converted.
     """
     broken = [
-        told(mistake, file) for parsed in yaml_text.parse(text) for mistake in parsed.mistakes
+        as_problem(mistake, file) for parsed in yaml_text.parse(text) for mistake in parsed.mistakes
     ]
     if broken:
         raise InvalidManifest(broken)
@@ -102,7 +102,7 @@ def _is_known(document: Document) -> bool:
 
 
 def _left_alone(document: Document) -> Problem:
-    """Of an object that is no part of a manifest of ours: what could be converted."""
+    """The warning about an object that cannot be converted, which names what can."""
     (found, *_) = document.problems
     if found.suggestion.removesuffix("List") in KINDS or not document.kind:
         return found
@@ -115,7 +115,7 @@ def _left_alone(document: Document) -> Problem:
 
 
 def _keep_indentation(yaml: YAML, text: str) -> None:
-    """Indents lists as the text does: below their key's column or in it."""
+    """Have lists indented as in the text: in their key's column or further right."""
     lines = [line for line in text.splitlines() if line.lstrip()[:1] not in ("", "#")]
     for line, following in pairwise(lines):
         if line.rstrip().endswith(":") and following.lstrip().startswith("- "):

@@ -24,7 +24,7 @@ def policies() -> list[dict[str, Any]]:
 
 
 def fixed_paths(kind: Kind) -> list[tuple[str, ...]]:
-    """What may not change after creation, as paths below ``spec``."""
+    """The fields that may not change after creation, as paths below ``spec``."""
     spec = kind.schema["properties"]["spec"]
     found = _fixed(spec, ("spec",), kind)
     return sorted((path[1:] for path in found), key=lambda path: len(path) > 1)

@@ -1,4 +1,4 @@
-"""What the rest of the house may ask of a kind, without knowing which one it is.
+"""`Kind`: what other rooms may ask of a kind, without knowing which one it is.
 
 A kind is a package with a `KIND` in its `__init__` and, beside it, `spec.py` (the model),
 `rules.py` (what a schema cannot say), `crd.json` (generated from both by ``tools.crds``) and, for
@@ -72,20 +72,20 @@ class Kind:
     """Names of the container that trains, by preference; ``{type}`` stands for the replica type.
     Where a pod has none of them it is the first one."""
     status: str = "trainyard.kinds.shared.status:JobStatus"
-    """Where the model of its status is, `module:name`."""
+    """The model of its status, `module:name`."""
     budget: str = "restartCount"
     """The field of status that counts restarts against the limit."""
     restart_policy: str = "OnFailure"
-    """Of a replica whose spec has none (decision 3)."""
+    """The restart policy of replicas whose spec has none (decision 3)."""
     launches_over_ssh: bool = False
     launchers: tuple[str, ...] = ()
-    """By which names of launchers `trainyard run SCRIPT` makes a job of this kind."""
+    """The launchers with which `trainyard run SCRIPT` makes a job of this kind."""
     image: str = ""
-    """Of such a job, where its user names none."""
+    """The image of such a job, unless its user names one."""
     name_label: str = ""
     """A label of its own with the job's name, on everything that belongs to the job."""
     columns: tuple[Column, ...] = ()
-    """Of ``kubectl get``; empty: those of a job."""
+    """Columns of ``kubectl get``; empty: those of a job."""
     order: int = 1000
     """Where it stands in lists of kinds: the lowest first, equal ones by name."""
 
@@ -164,7 +164,7 @@ class Kind:
         return found
 
     def load(self) -> None:
-        """Import what judges and describes its objects, which else comes with the first of them."""
+        """Import model, rules and workload now rather than with the first object."""
         _ = self.model, self.rules
         import_module(f"{self.package}.workload")
 
@@ -175,7 +175,7 @@ class Kind:
         ).describe
         return build(job, settings)
 
-    def of_script(self, script: Script) -> dict[str, Any]:
+    def spec_of_script(self, script: Script) -> dict[str, Any]:
         """The spec of a job that runs a script; raises ScriptError. Imports the kind's module."""
         build: Callable[[Script], dict[str, Any]] = import_module(f"{self.package}.script").spec
         return build(script)

@@ -1,4 +1,4 @@
-"""Whether an object may be stored, and in which form.
+"""Admission: whether an object may be stored, and in which form.
 
 The command line, the embedded API server, the webhook and the controller all call this; none has
 rules of its own. ``check`` judges one object, ``admit`` also what an update may change.
@@ -25,7 +25,7 @@ _IMMUTABLE = (
     f"cannot be changed after creation (only {' and '.join('.'.join(p[1:]) for p in MUTABLE)} "
     "can); delete the job and create it again"
 )
-_KEPT_FROM_OLD = ("maxReplicas", "expectedReplicas")
+_FIXED_AT_CREATION = ("maxReplicas", "expectedReplicas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,10 @@ def admit(
         result = _fill_elastic(result, checked.model)
     if old is not None and kind.is_job and judged.usable is not None:
         faulty = {p.path for p in checked.errors}
-        changes = (_moved(p, judged.normalised) for p in _changes(judged.usable, old, kind))
-        problems += [change for change in changes if not _covered(change.path, faulty)]
+        changes = (
+            _at_written_path(p, judged.normalised) for p in _changes(judged.usable, old, kind)
+        )
+        problems += [change for change in changes if not _is_reported(change.path, faulty)]
     verdict = AdmissionResult(result, checked.model, tuple(problems))
     if not verdict.allowed:
         return replace(verdict, model=None)
@@ -84,10 +86,12 @@ def check(obj: Any, *, open_templates: bool = False) -> AdmissionResult:
         if obj["kind"] not in KINDS:
             return AdmissionResult(obj, None, tuple(kubernetes_schemas.check_core(obj)))
         return _judge(obj, None, open_templates).checked
-    meant = _meant(obj, problems)
-    if meant is not None:  # all in one go (decision 1): judge it as what it was meant to be
-        judged = check(meant, open_templates=open_templates)
-        return AdmissionResult({**judged.obj, **_types(obj)}, None, (*problems, *judged.problems))
+    intended = _as_intended(obj, problems)
+    if intended is not None:  # report all problems at once (decision 1)
+        judged = check(intended, open_templates=open_templates)
+        return AdmissionResult(
+            {**judged.obj, **_type_fields(obj)}, None, (*problems, *judged.problems)
+        )
     return AdmissionResult(obj, None, tuple(problems))
 
 
@@ -108,20 +112,21 @@ def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool
         normalised.obj = _keep_elastic(normalised.obj, old, kind)
     usable, found, missing = validate(normalised.obj, kind, open_templates=open_templates)
     if usable is not None:
-        found += [p for p in kind.rules(usable) if not _covered(p.path, missing)]
-    problems = (*normalised.problems, *(_moved(problem, normalised) for problem in found))
+        found += [p for p in kind.rules(usable) if not _is_reported(p.path, missing)]
+    problems = (*normalised.problems, *(_at_written_path(problem, normalised) for problem in found))
     checked = AdmissionResult(normalised.obj, usable, problems)
     if not checked.allowed:
         checked = replace(checked, model=None)
     return _Judged(checked, normalised, usable)
 
 
-def _covered(path: Path, known: set[Path]) -> bool:
+def _is_reported(path: Path, known: set[Path]) -> bool:
     """Whether a problem is reported already at this place, inside or around it."""
     return any(path[: len(other)] == other or other[: len(path)] == path for other in known)
 
 
-def _moved(problem: Problem, normalised: legacy.Normalised) -> Problem:
+def _at_written_path(problem: Problem, normalised: legacy.Normalised) -> Problem:
+    """The problem at the path that the user wrote."""
     return replace(problem, path=normalised.written(problem.path))
 
 
@@ -148,13 +153,13 @@ def _version_of(kind: str) -> str:
     return KINDS[kind].api_version if kind in KINDS else "v1"
 
 
-def _meant(obj: dict[str, Any], problems: list[Problem]) -> dict[str, Any] | None:
-    """The object under the kind and version that it was probably meant to have."""
+def _as_intended(obj: dict[str, Any], problems: list[Problem]) -> dict[str, Any] | None:
+    """The object with the kind and version that its user probably intended; None if unknown."""
     kind = problems[0].suggestion if problems[0].path == ("kind",) else obj["kind"]
     return {**obj, "kind": kind, "apiVersion": _version_of(kind)} if kind in KINDS else None
 
 
-def _types(obj: dict[str, Any]) -> dict[str, Any]:
+def _type_fields(obj: dict[str, Any]) -> dict[str, Any]:
     return {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
 
 
@@ -175,7 +180,7 @@ def _keep_elastic(obj: dict[str, Any], old: dict[str, Any], kind: Kind) -> dict[
     before = value_at(legacy.normalise(old, kind.legacy).obj, ("spec", "elastic"))
     if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
         return obj
-    kept = {key: before[key] for key in _KEPT_FROM_OLD if key in before}
+    kept = {key: before[key] for key in _FIXED_AT_CREATION if key in before}
     return {**obj, "spec": {**obj["spec"], "elastic": kept | elastic}}
 
 
@@ -193,8 +198,8 @@ def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
 
 
 def _stored(obj: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """The spec with defaults written out, so that spelling out a default is no change."""
-    # Decision 8.
+    """The spec with defaults written out, so that spelling out a default is no change (decision
+    8)."""
     spec = obj.get("spec")
     try:
         model = kind.model.model_validate({"kind": kind.kind, "spec": spec})

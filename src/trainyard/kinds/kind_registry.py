@@ -41,11 +41,14 @@ class Kinds(Mapping[str, Kind]):
 
     @cached_property
     def _all(self) -> dict[str, Kind]:
-        kinds = sorted((*_ours().values(), *_theirs()), key=lambda kind: (kind.order, kind.kind))
+        kinds = sorted(
+            (*_builtin_kinds().values(), *_external_kinds()),
+            key=lambda kind: (kind.order, kind.kind),
+        )
         return {kind.kind: kind for kind in kinds if self._wanted(kind)}
 
     def __getitem__(self, name: str) -> Kind:
-        ours = _ours().get(name)
+        ours = _builtin_kinds().get(name)
         return ours if ours is not None and self._wanted(ours) else self._all[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -56,20 +59,22 @@ class Kinds(Mapping[str, Kind]):
 
 
 @cache
-def _ours() -> Mapping[str, Kind]:
+def _builtin_kinds() -> Mapping[str, Kind]:
     names = sorted(path.parent.name for path in Path(__file__).parent.glob("*/spec.py"))
     kinds = (import_module(f"trainyard.kinds.{name}").KIND for name in names)
     return {kind.kind: kind for kind in kinds}
 
 
 @cache
-def _theirs() -> tuple[Kind, ...]:
-    return tuple(_from_outside()) if _is_any_installed() else ()
+def _external_kinds() -> tuple[Kind, ...]:
+    return tuple(_load_external_kinds()) if _is_any_external_installed() else ()
 
 
-def _is_any_installed() -> bool:
-    """Whether some package offers kinds. A look at the files, because `importlib.metadata` costs
-    30 ms at start-up, and mostly there is none."""
+def _is_any_external_installed() -> bool:
+    """Whether an installed package offers kinds.
+
+    It reads the files itself, because `importlib.metadata` takes 30 ms, and mostly there is none.
+    """
     wanted = f"[{ENTRY_POINTS}]".encode()
     return any(
         wanted in path.read_bytes()
@@ -78,7 +83,7 @@ def _is_any_installed() -> bool:
     )
 
 
-def _from_outside() -> Iterator[Kind]:
+def _load_external_kinds() -> Iterator[Kind]:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=ENTRY_POINTS):
@@ -91,7 +96,7 @@ def _from_outside() -> Iterator[Kind]:
             ) from error
         if not isinstance(kind, Kind):
             raise KindError(f"{point.value} is not a trainyard.kinds.kind.Kind")
-        if kind.kind in _ours():
+        if kind.kind in _builtin_kinds():
             raise KindError(f"{point.value} defines {kind.kind}, which trainyard has already")
         yield kind
 

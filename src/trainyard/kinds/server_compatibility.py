@@ -1,4 +1,4 @@
-"""What a cluster of some version would refuse, drop or bend of an object that is good here."""
+"""What a cluster of some version would refuse, drop or misread of an object that is valid here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from trainyard.schema.structural_schema import without_field
 
 
 def nearest_known_version(version: Version) -> Version:
-    """The version whose rules stand for those of a server: its own, or the newest that is known.
+    """The known version with the rules of a server: its own, or the newest that is known.
 
     Raises TrainyardError for one that is too old.
     """
@@ -43,25 +43,25 @@ def check_for_server(obj: dict[str, Any], version: Version) -> list[Problem]:
         for gap in unsupported_fields(part, definition, minor, file):
             path = (*place, *gap.path)
             is_refused = gap.owner == "Volume" and minor >= gap.since
-            problems.append((error if is_refused else warning)(path, _told(gap, minor)))
+            problems.append((error if is_refused else warning)(path, _message(gap, minor)))
             kept = without_field(kept, path)
     lost = [problem.path for problem in problems]
     for place, part, definition, file in _parts(kept):
         for inner, name, value in parts_with_definitions(part, definition, file):
             problems += check_for_version(name, value, (*place, *inner), minor)
     for problem in check(kept).errors:
-        why = ", ".join(format_path(path) for path in lost if _brings(obj, path, problem))
+        why = ", ".join(format_path(path) for path in lost if _causes(obj, path, problem))
         text = f"{problem.message}: Kubernetes 1.{minor} refuses it, as it drops {why or 'these'}"
         problems.append(error(problem.path, text))
     return problems
 
 
-def _brings(obj: dict[str, Any], path: Path, problem: Problem) -> bool:
-    """Whether a problem comes of one field alone that is not there."""
+def _causes(obj: dict[str, Any], path: Path, problem: Problem) -> bool:
+    """Whether the absence of one field alone causes a problem."""
     return problem in check(without_field(obj, path)).errors
 
 
-def _told(gap: UnsupportedField, minor: int) -> str:
+def _message(gap: UnsupportedField, minor: int) -> str:
     if minor < gap.since:
         text = f"is dropped by Kubernetes 1.{minor}: the field came with 1.{gap.since}"
         text += f" and is used since 1.{gap.on}" if gap.on and gap.on > gap.since else ""
@@ -70,10 +70,10 @@ def _told(gap: UnsupportedField, minor: int) -> str:
         fate = "refused" if gap.owner == "Volume" else "dropped"
         text = f"is {fate} by Kubernetes 1.{minor} unless its feature gate {gap.gate} is on, as "
         text += f"it is by default since 1.{gap.on}" if gap.on else "it is in none by default"
-    return f"{text}; {_INSTEAD.get(f'{gap.owner}.{gap.field}', 'leave it out')}"
+    return f"{text}; {_ALTERNATIVES.get(f'{gap.owner}.{gap.field}', 'leave it out')}"
 
 
-_INSTEAD = {
+_ALTERNATIVES = {
     "Container.restartPolicy": "run it among the containers, or the pod waits for it to end",
     "Lifecycle.stopSignal": "handle SIGTERM, or set STOPSIGNAL in the image",
     "Probe.grpc": "call the check with exec",
@@ -83,7 +83,7 @@ _INSTEAD = {
 
 
 def _parts(obj: dict[str, Any]) -> Iterator[tuple[Path, Any, str, str]]:
-    """What of an object has Kubernetes' own definitions: place, value, definition and its file."""
+    """The parts of an object with Kubernetes' own definitions: path, value, definition and file."""
     kind = obj["kind"]
     if kind in CORE_KINDS:
         yield (), obj, kind, "core"

@@ -2,7 +2,7 @@
 
 pydantic decodes, and is the judge of our own fields; only of those that it refuses the walker says
 what is wrong with them, as it does with metadata and pod templates. What a validator of a model
-refuses (a quantity, a duration) is told in the validator's own words.
+refuses (a quantity, a duration) has the validator's own message.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ def validate(
     try:
         found = kind.model.model_validate(obj)
     except ValidationError as failure:
-        problems = _walked(obj, _schema(kind), open_templates)
+        problems = _structural_problems(obj, _schema(kind), open_templates)
         known = {problem.path for problem in problems}
-        for problem in _refused(failure, obj, kind):
+        for problem in _decoding_problems(failure, obj, kind):
             if problem.path not in known:
                 known.add(problem.path)
                 problems.append(problem)
     else:
-        problems = _walked(obj, _beyond_model(kind), open_templates)
+        problems = _structural_problems(obj, _beyond_model(kind), open_templates)
     missing = {problem.path for problem in problems}
     trimmed = _without(obj, [problem.path for problem in problems]) if problems else None
     if trimmed is None:
         return None if problems else found, problems, missing
     # What is left of a template may lack what the rules rely on.
-    for problem in _walked(trimmed, _schema(kind), open_templates):
+    for problem in _structural_problems(trimmed, _schema(kind), open_templates):
         if path := _template(problem.path):
             trimmed = without_field(trimmed, path)
             missing.add(path)
@@ -76,7 +76,9 @@ def validate(
         return None, problems, missing
 
 
-def _walked(obj: dict[str, Any], schema: Schema, open_templates: bool) -> list[Problem]:
+def _structural_problems(
+    obj: dict[str, Any], schema: Schema, open_templates: bool
+) -> list[Problem]:
     walker = _Walker(kubernetes_schemas.definitions("pod_template"))
     walker.visit(obj, schema, ())
     return [
@@ -92,12 +94,14 @@ def _template(path: Path) -> Path:
     return path[: path.index("template") + 1] if is_inside else ()
 
 
-def _refused(failure: ValidationError, obj: dict[str, Any], kind: Kind) -> Iterator[Problem]:
-    """What pydantic does not take, in the walker's words where it has any."""
+def _decoding_problems(
+    failure: ValidationError, obj: dict[str, Any], kind: Kind
+) -> Iterator[Problem]:
+    """What pydantic refuses, with the walker's message if it has one."""
     definitions = kubernetes_schemas.definitions("pod_template")
     fields = kind.schema["properties"] | {"metadata": definitions["ObjectMeta"]}
     for item in failure.errors(include_url=False):
-        path, value, schema = _place(item["loc"], obj, {"properties": fields})
+        path, value, schema = _locate(item["loc"], obj, {"properties": fields})
         walker = _Walker(definitions)
         if item["type"] == "missing":
             walker.add((*path, item["loc"][-1]), "is required")
@@ -112,8 +116,8 @@ def _refused(failure: ValidationError, obj: dict[str, Any], kind: Kind) -> Itera
         yield from walker.problems or [error(path, item["msg"])]
 
 
-def _place(loc: Sequence[Any], obj: Any, schema: Schema) -> tuple[Path, Any, Schema]:
-    """The part of a location that is there; pydantic appends names of union members."""
+def _locate(loc: Sequence[Any], obj: Any, schema: Schema) -> tuple[Path, Any, Schema]:
+    """Path, value and schema of a location; pydantic appends names of union members to it."""
     path: list[str | int] = []
     for part in loc:
         inside = range(len(obj)) if isinstance(obj, list) else obj
@@ -142,7 +146,7 @@ class _Walker(Walker):
             super().visit(value, schema, path)
 
     def mismatch(self, value: Any, wanted: str, path: Path) -> None:
-        self.add(path, wrong_type(value, wanted) + _other_shape(path, value))
+        self.add(path, wrong_type(value, wanted) + _restart_policy_hint(path, value))
         self.visit(value, _NO_NULLS, path)
 
     def unknown(self, value: Any, schema: Schema, path: Path) -> None:
@@ -160,7 +164,7 @@ class _Walker(Walker):
     def choice(self, value: Any, allowed: Sequence[str], path: Path) -> None:
         message = f"must be one of {', '.join(allowed)}, not {describe(value)}"
         hint = "" if isinstance(value, dict) else suggest(str(value), allowed)
-        self.add(path, message + _other_shape(path, value), hint)
+        self.add(path, message + _restart_policy_hint(path, value), hint)
         self.visit(value, _NO_NULLS, path)
 
     def required(self, value: dict[str, Any], path: Path, schema: Schema) -> None:
@@ -176,8 +180,8 @@ def _is_refused_null(path: Path) -> bool:
     return isinstance(path[-1], str) and path[0] not in _OPEN
 
 
-def _other_shape(path: Path, value: Any) -> str:
-    """What to write where another kind's form of a restart policy was written."""
+def _restart_policy_hint(path: Path, value: Any) -> str:
+    """What to write instead of the form that a restart policy has in another kind."""
     policy = value.get("policy", "OnFailure") if isinstance(value, dict) else value
     if path[-1] != "restartPolicy" or policy not in ("Always", "OnFailure", "Never"):
         return ""
@@ -203,7 +207,7 @@ def _schema(kind: Kind) -> Schema:
     Left out are old spellings, limits that only bound the cost of rules in CEL, and the status,
     which pydantic judges alone.
     """
-    root = _ours(kind.schema)
+    root = _own_schema(kind.schema)
     root["properties"] |= {"metadata": {"$ref": "ObjectMeta"}, "status": _ANYTHING}
     return root
 
@@ -212,20 +216,20 @@ def _schema(kind: Kind) -> Schema:
 def _beyond_model(kind: Kind) -> Schema:
     """What is left of a kind's schema to be looked at in an object that its model takes: pods,
     metadata, and nulls, which pydantic takes for absent values."""
-    return _without_ours(_schema(kind))
+    return _only_open_fields(_schema(kind))
 
 
-def _without_ours(node: Schema) -> Schema:
+def _only_open_fields(node: Schema) -> Schema:
     if "$ref" in node or node is _ANYTHING:
         return node
-    fields = {key: _without_ours(child) for key, child in node.get("properties", {}).items()}
+    fields = {key: _only_open_fields(child) for key, child in node.get("properties", {}).items()}
     if any(child is not _NO_NULLS for child in fields.values()):
         return {"type": "object", "properties": fields}
-    items = _without_ours(node["items"]) if "items" in node else _NO_NULLS
+    items = _only_open_fields(node["items"]) if "items" in node else _NO_NULLS
     return _NO_NULLS if items is _NO_NULLS else {"type": "array", "items": items}
 
 
-def _ours(node: Schema) -> dict[str, Any]:
+def _own_schema(node: Schema) -> dict[str, Any]:
     out: dict[str, Any] = dict(_INT32) if node.get("format") == "int32" else {}
     out |= {key: node[key] for key in _KEPT if key in node}
     if "properties" in node:
@@ -247,7 +251,7 @@ def _field(name: str, node: Schema) -> Schema:
     if name == "template" and is_open:
         return {"$ref": "PodTemplateSpec"}
     if "properties" in node or not is_open:
-        return _ours(node)
+        return _own_schema(node)
     return _ANYTHING if name in _OPEN else _NO_NULLS
 
 

@@ -29,9 +29,9 @@ from trainyard.schema.structural_schema import describe
 
 STANDARD_INPUT = "-"
 _MAX_BYTES = 12 << 20
-"""Four for each character that the reader takes."""
+"""The reader's limit of characters, four bytes each (`yaml_text.MAX_CHARACTERS`)."""
 _NOT_UTF_8 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
-"""Marks at the start of a text; that of UTF-32 in the other order begins like UTF-16's."""
+"""Byte order marks. That of little-endian UTF-32 begins with UTF-16's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Document:
     """One object of a manifest.
 
     ``raw`` is the object in today's spelling, ``model`` its model (None for core kinds and when
-    there are errors), ``line`` where it begins.
+    there are errors), ``line`` the line of the text in which it begins, 0 for none.
     """
 
     raw: dict[str, Any]
@@ -133,7 +133,7 @@ def _opened(name: str) -> AbstractContextManager[BinaryIO]:
 
 
 def shown_name(name: str) -> str:
-    """A file's name in messages."""
+    """The name of a file in messages."""
     return "<stdin>" if name == STANDARD_INPUT else name
 
 
@@ -158,7 +158,7 @@ def read(text: str, file: str = "", server: Version | None = None) -> ReadResult
         )
         return ReadResult((), tuple(problems))
     for parsed in yaml_text.parse(text):
-        found = [told(mistake, file) for mistake in parsed.mistakes]
+        found = [as_problem(mistake, file) for mistake in parsed.mistakes]
         for raw, prefix in _objects(parsed, found, file):
             document = _document(raw, prefix, parsed, file, jobs, server)
             documents.append(document)
@@ -171,14 +171,14 @@ def read(text: str, file: str = "", server: Version | None = None) -> ReadResult
 
 
 def read_objects(objects: Iterable[dict[str, Any]]) -> ReadResult:
-    """The same of objects that come from no text."""
+    """The same for objects that were not read from a text."""
     jobs: dict[str, int] = {}
     documents = tuple(_document(raw, (), Parsed(raw, (), None), "", jobs) for raw in objects)
     return ReadResult(documents, tuple(p for each in documents for p in each.problems))
 
 
-def told(mistake: Mistake, file: str) -> Problem:
-    """A mistake in the YAML itself as a problem of the file."""
+def as_problem(mistake: Mistake, file: str) -> Problem:
+    """A mistake in the YAML itself as an error of the file."""
     found = error((), mistake.message)
     return replace(found, file=file, line=mistake.line, column=mistake.column)
 
@@ -186,7 +186,7 @@ def told(mistake: Mistake, file: str) -> Problem:
 def _objects(
     parsed: Parsed, problems: list[Problem], file: str
 ) -> Iterator[tuple[dict[str, Any], Path]]:
-    """The objects of a document and where they are in it; lists are taken apart."""
+    """The objects of a document, or of the lists in it, with their paths."""
     data = parsed.data
     if data is None:
         return
@@ -239,7 +239,7 @@ def _document(
     jobs: dict[str, int],
     server: Version | None = None,
 ) -> Document:
-    """``jobs``: the lines of the jobs before this one, by name; this one is added."""
+    """``jobs``: the lines of earlier jobs by name, to which this one is added."""
     checked: AdmissionResult = check(raw)
     name, kind = object_name(raw), raw.get("kind")
     kind = kind if isinstance(kind, str) else ""

@@ -75,15 +75,15 @@ GATES: Mapping[str, tuple[str, int]] = {
 newest version whose defaults were looked at is 1.35.
 https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/"""
 
-_USUAL = {"SecurityContext.procMount": "Default"}
-"""What such a field is taken for once it has been dropped."""
+_DEFAULTS = {"SecurityContext.procMount": "Default"}
+"""The default of such a field: dropping that value changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedField:
     """A field that is set, and that a server drops.
 
-    ``since`` is the version that the field came with, or the oldest that is told of; ``gate`` is
+    ``since`` is the version that the field came with, or the oldest known one; ``gate`` is
     the feature gate that guards it, or "", and ``on`` the version since which that is on by
     default, None where it is off in all.
     """
@@ -108,7 +108,7 @@ def _data() -> Mapping[str, Any]:
 
 
 def known_versions() -> tuple[int, int]:
-    """The oldest and the newest version that is told of."""
+    """The oldest and the newest version of which the fields are known."""
     oldest, newest = _data()["versions"]
     return int(oldest), int(newest)
 
@@ -119,21 +119,24 @@ def fields_added_since_oldest() -> set[str]:
 
 
 def first_version(owner: str, field: str) -> int:
-    """The version that a field came with, or the oldest that is told of."""
+    """The version that a field came with, or the oldest known one."""
     return int(_data()["fields"].get(f"{owner}.{field}", known_versions()[0]))
 
 
 def unsupported_fields(
     value: Any, definition: str, version: int, file: str
 ) -> list[UnsupportedField]:
-    """The outermost fields of a value that a server of a version drops."""
+    """The outermost fields of a value that a server of a version drops.
+
+    `definition` is the value's, in `data/<file>.json`.
+    """
     found = []
     for path, owner, part in parts_with_definitions(value, definition, file):
         for field in [field for field, given in part.items() if given is not None]:
             name = f"{owner}.{field}"
             since = first_version(owner, field)
             gate, on = GATES.get(name, ("", since))
-            if version < max(since, on) and (version < since or part[field] != _USUAL.get(name)):
+            if version < max(since, on) and (version < since or part[field] != _DEFAULTS.get(name)):
                 place = (*path, field)
                 found.append(
                     UnsupportedField(place, owner, since, gate, None if on == _OFF else on)

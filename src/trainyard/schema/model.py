@@ -42,9 +42,10 @@ class Model(BaseModel):
 
     @classmethod
     def empty(cls) -> Self:
-        """One of which nothing is given: a default, for which no validator need be built.
+        """An object with all defaults.
 
-        It is frozen, and so the same one for all: pydantic takes long to work defaults out.
+        It is made once for all, as it is frozen: pydantic takes long to work defaults out. No
+        validator is built for it.
         """
         found = _EMPTY.get(cls)
         if found is None:
@@ -74,7 +75,7 @@ Items = Annotated[tuple[T, ...], Strict(False)]
 
 
 def _without_nulls(value: Any) -> Any:
-    """``value`` without keys whose value is null, itself when there are none."""
+    """``value`` without keys whose value is null; the same object if there are none."""
     if isinstance(value, dict):
         kept = {k: _without_nulls(v) for k, v in value.items() if v is not None}
         is_same = len(kept) == len(value) and all(kept[k] is v for k, v in value.items())
@@ -90,7 +91,7 @@ Template = Annotated[
     AfterValidator(_without_nulls),
     WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
 ]
-"""A core/v1 PodTemplateSpec as a plain dict; ``pod_schema`` checks it.
+"""A core/v1 PodTemplateSpec as a plain dict; `kinds.validation` checks it.
 
 To Kubernetes a null is an absent field, and so it is left out.
 """
@@ -121,7 +122,7 @@ TrainingTemplate = Annotated[
         }
     ),
 ]
-"""A template that needs a container: all of it that a server without us is told of."""
+"""A template that needs a container, which is all that the definitions say of it."""
 
 Observed = Annotated[Any, WithJsonSchema(_OPEN)]
 """A `status`, which a server drops from what users write, and keeps to its schema in what the

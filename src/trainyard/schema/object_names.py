@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 
 MAX_LABEL = 63
-"""Of an RFC 1035 or RFC 1123 label."""
+"""The longest RFC 1035 or RFC 1123 label."""
 _LONGEST_SUBDOMAIN = 253
 _LONGEST_QUALIFIED = _LONGEST_SUBDOMAIN + 1 + MAX_LABEL
 

@@ -1,4 +1,4 @@
-"""What reading a text gives: data, what was wrong with it, and where everything stands."""
+"""A parsed YAML document: its data, mistakes in its syntax, and the position of every field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """One document: its data, what was wrong with it, and the nodes behind the data."""
+    """One document: its data, mistakes in it, and the YAML nodes that the data came from."""
 
     data: Any
     mistakes: tuple[Mistake, ...]
@@ -45,7 +45,7 @@ class Parsed:
 
 
 def _child(node: Any, part: str | int) -> tuple[Any, Node] | None:
-    """Where an entry starts, and its value."""
+    """The start of an entry, and the node of its value; None if there is no such entry."""
     if node is not None and node.id == "mapping":
         for key, value in node.value:
             if key.id == "scalar" and key.value == part:

@@ -67,7 +67,7 @@ class Problem:
 
 
 class WithProblems:
-    """What has been looked at, and every problem that was found."""
+    """A result of a check with every problem that it found."""
 
     __slots__ = ()
     problems: tuple[Problem, ...]

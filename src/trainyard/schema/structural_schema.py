@@ -99,9 +99,9 @@ def as_word_list(line: str) -> str:
 
 
 class Walker:
-    """Goes down a value and its schema together, and notes what does not fit.
+    """Visits a value and its schema together, and collects problems.
 
-    The wording is that for objects of Kubernetes; a subclass may have its own.
+    Messages are those for objects of Kubernetes; a subclass may word them differently.
     """
 
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
@@ -217,7 +217,7 @@ class Walker:
         self.add(path, REQUIRED)
 
     def number(self, value: int | float) -> str:
-        """A number that is out of bounds."""
+        """How messages show a number."""
         return str(value)
 
     def _int_or_string(self, value: Any, schema: Schema, path: Path) -> None:
@@ -252,7 +252,7 @@ def _fields(schema: Schema) -> tuple[Mapping[str, Schema], Schema | None]:
 
 
 def _is_any_text(schema: Schema) -> bool:
-    """Nothing can be wrong with a text there: the schema says no more than that it is one."""
+    """Whether the schema accepts every string."""
     return schema.get("type") == "string" and len(schema) <= 1 + ("nullable" in schema)
 
 

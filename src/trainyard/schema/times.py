@@ -1,4 +1,4 @@
-"""Times of the Kubernetes API, read and written; and how people are told how long something took.
+"""Times of the Kubernetes API, and durations as people read them.
 
 ``metav1.Time`` has whole seconds, ``metav1.MicroTime`` six digits more; both are RFC 3339 in UTC.
 Ours are written with microseconds only where there are any, so that short lives can be ordered.
@@ -63,7 +63,7 @@ def from_unix(seconds: float) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _to_the_second(seconds: int) -> str:
-    """A pod's status tells few moments, many times."""
+    """Cached, as the statuses of pods repeat few times often."""
     return time.strftime(_SECONDS, time.gmtime(seconds))
 
 
@@ -79,12 +79,12 @@ def nanoseconds(text: str) -> int:
 
 
 def earliest(*moments: datetime | None) -> datetime | None:
-    """The first of several moments at which to look again; None where there is none."""
+    """The first of several times, of which any may be None; None if all are."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
 def age(text: str | None, now: datetime) -> str:
-    """How long ago a time of an object was: `5m3s`, `2d4h`."""
+    """The age of an object that was created at a time: `5m3s`, `2d4h`."""
     moment = parse(text)
     if moment is None:
         return "<unknown>"
@@ -92,7 +92,7 @@ def age(text: str | None, now: datetime) -> str:
 
 
 def span(start: str | None, end: str | None, now: datetime) -> str:
-    """How long something took, or takes until now: `0.4s`, `12s`, `5m3s`."""
+    """The duration from start to end, or to `now` if there is no end: `0.4s`, `12s`, `5m3s`."""
     began = parse(start)
     if began is None:
         return ""
@@ -101,7 +101,7 @@ def span(start: str | None, end: str | None, now: datetime) -> str:
 
 
 def duration(elapsed: float) -> str:
-    """As `duration.HumanDuration` of apimachinery."""
+    """Seconds as text, like `duration.HumanDuration` of apimachinery: `5m3s`, `2d4h`."""
     seconds = int(elapsed)
     if seconds < -1:
         return "<invalid>"

@@ -61,7 +61,7 @@ class _Nodes(CParser):
         """Path resolvers are not used."""
 
 
-_MEANT = {
+_EXPLANATIONS = {
     "did not find expected key": "this is no key of the mapping that begins in line {}: check the "
     "indentation and the quotes",
     "did not find expected '-' indicator": "this is no item of the list that begins in line {}: "
@@ -72,7 +72,7 @@ _MEANT = {
     "mapping values are not allowed in this context": "no key can stand before this colon: check "
     "the indentation, and quote a value that holds ': '",
 }
-"""What libyaml means by its words; {} is the line in which the context begins."""
+"""libyaml's messages in other words; {} is the line in which the context begins."""
 
 
 class _TooMuchError(Exception):
@@ -99,7 +99,7 @@ def parse(text: str) -> Iterator[Parsed]:
 
 
 def _next_document(text: str, start: int, lines: int) -> int | None:
-    """Where a document begins, not before this many lines after ``start`` (but after it)."""
+    """The offset of the next document that begins at least this many lines after ``start``."""
     for match in _SEPARATOR.finditer(text, start + 1):
         if text.count("\n", start, match.start()) >= lines - 1:
             return match.start()
@@ -121,7 +121,7 @@ def _documents(text: str) -> Iterator[Parsed]:
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        yield _broken(f"not valid YAML: {_words(problem, text)}", line, column)
+        yield _broken(f"not valid YAML: {_explain(problem, text)}", line, column)
     except yaml.reader.ReaderError as problem:
         line, column = _position(text, problem.position)
         yield _broken(f"not valid YAML: {problem.reason}", line, column)
@@ -130,16 +130,15 @@ def _documents(text: str) -> Iterator[Parsed]:
         yield _broken("not valid YAML: a character that is not Unicode text", line, column)
 
 
-def _words(problem: yaml.MarkedYAMLError, text: str) -> str:
-    """What is wrong, with what to look at: libyaml tells what its grammar had expected, and calls a
-    tab a character that cannot start any token."""
+def _explain(problem: yaml.MarkedYAMLError, text: str) -> str:
+    """The message about a syntax error: libyaml's own only says what its grammar expected."""
     mark = problem.problem_mark
     lines = text.splitlines()
     before = lines[mark.line][: mark.column + 1] if mark and mark.line < len(lines) else ""
     if "\t" in before and before.isspace():
         return "a tab cannot indent; write spaces"
-    if (told := _MEANT.get(problem.problem or "")) is not None:
-        return told.format(problem.context_mark.line + 1 if problem.context_mark else "?")
+    if (explanation := _EXPLANATIONS.get(problem.problem or "")) is not None:
+        return explanation.format(problem.context_mark.line + 1 if problem.context_mark else "?")
     return " ".join(w for w in (problem.context, problem.problem) if w) or "syntax error"
 
 

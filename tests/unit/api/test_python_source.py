@@ -15,7 +15,7 @@ def test_imports_at_the_top_are_those_that_run_in_any_case() -> None:
         "x.py",
     )
     assert source.imports == ("a", "b", "e")
-    assert source.everywhere == {*"abejkl"}
+    assert source.all_imports == {*"abejkl"}
 
 
 @pytest.mark.parametrize(

@@ -129,16 +129,16 @@ def test_what_a_launcher_cannot_do_is_refused(said: Script, told: str) -> None:
 
 def test_a_carried_script_is_the_text_in_a_config_map() -> None:
     content = 'print("replicas: 1")\n\n\tx = "é"\nif True:\n    pass'
-    text = script_objects.text(script("plain", target="a/my train.py"), carried=content)
+    text = script_objects.text(script("plain", target="a/my train.py"), content=content)
     config, job = (document.raw for document in read(text).documents)
     said = script("plain", target="a/my train.py")
-    assert [config, job] == json.loads(json.dumps(script_objects.objects(said, carried=content)))
+    assert [config, job] == json.loads(json.dumps(script_objects.objects(said, content=content)))
     assert config["data"] == {"my_train.py": content}
     container = _main(pods(text)[0])
-    assert container["command"] == ["python", f"{script_objects.CARRIED_AT}/my_train.py"]
+    assert container["command"] == ["python", f"{script_objects.CONFIG_MAP_PATH}/my_train.py"]
     assert job["metadata"]["name"] == "train"
     with pytest.raises(ScriptError, match="a ConfigMap carries 1024 at most"):
-        script_objects.text(script("plain"), carried="#" * (1 << 20) + "\n")
+        script_objects.text(script("plain"), content="#" * (1 << 20) + "\n")
 
 
 def test_a_folder_is_named_only_where_it_is_not_the_manifests_own() -> None:

@@ -1,1 +1,1 @@
-"""A script, from what its user said of it to the manifest that runs it."""
+"""Scripts: from the options of `trainyard run SCRIPT` to the manifest that runs it."""

@@ -1,7 +1,7 @@
-"""What the text of a Python script says: which modules it imports, and how it wants to be launched.
+"""What the text of a Python script shows: the modules that it imports, and its launcher.
 
-Only what runs in any case counts: imports within functions, conditions and ``try`` may never be
-reached, or may be meant to fail.
+`Source.imports` has only what runs in any case: imports within functions, conditions and ``try``
+may never be reached, or may fail on purpose.
 """
 
 from __future__ import annotations
@@ -14,34 +14,36 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
-_OF_TORCH = """
+_TORCH_LIBRARIES = """
 torch torchvision torchaudio torchtext lightning pytorch_lightning accelerate transformers
 torchtitan timm ignite fairscale composer
 """
 LAUNCHERS: Mapping[str, str] = {
     "colossalai": "colossalai",
     "deepspeed": "deepspeed",
-    **dict.fromkeys(_OF_TORCH.split(), "torchrun"),
+    **dict.fromkeys(_TORCH_LIBRARIES.split(), "torchrun"),
 }
-"""Module that a script imports, to the launcher that it is written for; the first one counts."""
-DISTRIBUTED, ALONE = "torchrun", "plain"
-_OF_ITS_OWN = """
+"""Imported modules, and the launchers of scripts that import them; the first match counts."""
+DISTRIBUTED, PLAIN = "torchrun", "plain"
+_SINGLE_PROCESS_LIBRARIES = """
 torch torchvision torchaudio numpy pandas scipy sklearn matplotlib PIL tqdm yaml tensorboard
 tensorboardX torchmetrics trainyard
 """
-_WITHOUT_PEERS = sys.stdlib_module_names | {*_OF_ITS_OWN.split()}
-"""Modules that bring no ranks together by themselves; of any other that is not known."""
-_MEETING = re.compile(rb"distributed|rank|world_?size|\bddp|fsdp|\bmpi|horovod", re.IGNORECASE)
-"""What a script says somewhere that has several processes share the work."""
+_SINGLE_PROCESS_MODULES = sys.stdlib_module_names | {*_SINGLE_PROCESS_LIBRARIES.split()}
+"""Modules that do not connect processes by themselves; any other module may."""
+_DISTRIBUTED_WORDS = re.compile(
+    rb"distributed|rank|world_?size|\bddp|fsdp|\bmpi|horovod", re.IGNORECASE
+)
+"""Words in scripts whose processes share the work."""
 
 USE_CPU = "ACCELERATE_USE_CPU"
 """Without it, on a machine without GPUs, accelerate does not use the group that it makes (1.15)."""
-_BY_ACCELERATE = ("accelerate", "transformers")
-_ON_CPUS = re.compile(rb"use_cpu|no_cuda|cpu\s*=\s*True", re.IGNORECASE)
+_ACCELERATE_MODULES = ("accelerate", "transformers")
+_CPU_OPTIONS = re.compile(rb"use_cpu|no_cuda|cpu\s*=\s*True", re.IGNORECASE)
 
 
 class SourceError(TrainyardError):
-    """A script is no Python; the text says where."""
+    """A script is no Python; the message has file and line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +51,26 @@ class Source:
     """What is known of a script. ``imports`` are top-level names of modules, in their order."""
 
     imports: tuple[str, ...]
-    everywhere: frozenset[str]
-    """Those and what is imported in functions, conditions and ``try``."""
+    all_imports: frozenset[str]
+    """Those, and imports in functions, conditions and ``try``."""
     changes_path: bool
-    """It touches ``sys.path``, so that where modules are found is not known ahead."""
-    says_of_others: bool = True
-    """Something in it may be about ranks, or other processes."""
-    says_of_cpus: bool = True
-    """It may say that it trains on CPUs."""
+    """Whether it changes ``sys.path``, so that it is not known where it finds modules."""
+    may_be_distributed: bool = True
+    """Whether a word in it may be about ranks."""
+    may_use_cpus: bool = True
+    """Whether an option in it may select CPUs."""
 
     @property
     def launcher(self) -> tuple[str, str]:
-        """The launcher that it is written for, and the module that says so ("" for none)."""
+        """The launcher that it is written for, and the imported module that shows it, or ""."""
         for module, launcher in LAUNCHERS.items():
-            if module in self.everywhere:
+            if module in self.all_imports:
                 return launcher, module
-        return ALONE, ""
+        return PLAIN, ""
 
 
 def read(text: str | bytes, file: str) -> Source:
-    """Look through a script; raises SourceError, with the line, where it is no Python."""
+    """Parse a script; raises SourceError if it is no Python."""
     try:
         tree = ast.parse(text, file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -84,25 +86,25 @@ def read(text: str | bytes, file: str) -> Source:
     return Source(
         top,
         frozenset(_imported(walked)),
-        changes_path=any(map(_is_path, ast.walk(tree))),
-        says_of_others=_MEETING.search(data) is not None,
-        says_of_cpus=_ON_CPUS.search(data) is not None,
+        changes_path=any(map(_changes_path, ast.walk(tree))),
+        may_be_distributed=_DISTRIBUTED_WORDS.search(data) is not None,
+        may_use_cpus=_CPU_OPTIONS.search(data) is not None,
     )
 
 
-def is_alone(sources: Sequence[Source], own: Set[str]) -> bool:
-    """Whether each process of a script would do all the work: with torch, and nothing in it or its
-    `own` modules by which ranks could meet. False where that cannot be known."""
-    names = frozenset[str]().union(*(source.everywhere for source in sources))
-    is_known = names <= _WITHOUT_PEERS | own and not any(s.changes_path for s in sources)
-    return is_known and "torch" in names and not any(s.says_of_others for s in sources)
+def is_single_process(sources: Sequence[Source], own: Set[str]) -> bool:
+    """Whether each process of a script would do all the work: it uses torch, and nothing in it or
+    its `own` modules connects processes. False if that cannot be known."""
+    names = frozenset[str]().union(*(source.all_imports for source in sources))
+    is_known = names <= _SINGLE_PROCESS_MODULES | own and not any(s.changes_path for s in sources)
+    return is_known and "torch" in names and not any(s.may_be_distributed for s in sources)
 
 
-def is_by_accelerate(sources: Sequence[Source]) -> str:
-    """The module by which accelerate is to bring the processes of a script together, which says
-    nothing of CPUs; "" of any other."""
-    found = next((m for m in _BY_ACCELERATE if any(m in s.everywhere for s in sources)), "")
-    return "" if any(source.says_of_cpus for source in sources) else found
+def accelerate_module(sources: Sequence[Source]) -> str:
+    """The module by which a script uses accelerate, which ignores CPUs unless an option selects
+    them; "" if it does not use it, or has such an option."""
+    found = next((m for m in _ACCELERATE_MODULES if any(m in s.all_imports for s in sources)), "")
+    return "" if any(source.may_use_cpus for source in sources) else found
 
 
 def _imported(nodes: list[ast.stmt]) -> Iterator[str]:
@@ -113,8 +115,8 @@ def _imported(nodes: list[ast.stmt]) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-def _is_path(node: ast.AST) -> bool:
-    """``sys.path``, or something of ``site``."""
+def _changes_path(node: ast.AST) -> bool:
+    """Whether it is ``sys.path`` or ``site.addsitedir``."""
     return (
         isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)

@@ -1,4 +1,4 @@
-"""From what a user said of a script to the manifest that runs it.
+"""From a user's options for a script to the manifest that runs it.
 
 `Draft` is what can be known before anything heavy is imported; `Draft.text` is the rest.
 """
@@ -107,14 +107,14 @@ class Draft:
                 return launcher, f"it imports {module}"
         if (self.script.processes or 1) > 1 or self.script.elastic:
             return python_source.DISTRIBUTED, "that takes several processes, or elastic replicas"
-        return python_source.ALONE, "it imports nothing of torch"
+        return python_source.PLAIN, "it imports nothing of torch"
 
     def _sources(self) -> Iterator[Source]:
         """The script, then the modules of its own that it imports."""
         yield self.source
         left, seen = [self.source], set[Path]()
         while left and len(seen) < _MOST_FILES:
-            names = left.pop(0).everywhere
+            names = left.pop(0).all_imports
             beside = (f / n for f in self._folders() for n in sorted(names))
             files = [p for base in beside for p in _files_of(base) if p not in seen]
             if self.found.form == "module" and not seen:  # siblings, by relative imports
@@ -171,22 +171,22 @@ class Draft:
     # What it becomes.
 
     def build(self) -> Script:
-        """The script in the words of kinds; imports their models."""
+        """The script as kinds take it; imports their models."""
         from trainyard.kinds.shared.script import Script, Sizes
 
-        said = self.script
-        sizes = Sizes(*said.elastic) if said.elastic else None
-        replicas = said.replicas or (sizes.most if sizes else 1)
+        shape = self.script
+        sizes = Sizes(*shape.elastic) if shape.elastic else None
+        replicas = shape.replicas or (sizes.most if sizes else 1)
         if sizes and not sizes.least <= replicas <= sizes.most:
             raise ScriptMistake(
                 f"--replicas {replicas} is not within --elastic {sizes.least}:{sizes.most}"
             )
-        gpus = self._gpus(replicas) if said.gpus is None else said.gpus
+        gpus = self._gpus(replicas) if shape.gpus is None else shape.gpus
         is_parallel = self.launcher not in ("plain", "none")
-        processes = said.processes or (max(gpus, 1) if is_parallel else 1)
+        processes = shape.processes or (max(gpus, 1) if is_parallel else 1)
         name = self.ground.interpreter_name if self.ground else "python"
         return Script(
-            name=said.name or self._name(),
+            name=shape.name or self._name(),
             form=self.found.form,
             target=self.found.target,
             arguments=self.arguments,
@@ -198,10 +198,10 @@ class Draft:
             interpreter=name if self.found.form != "program" else self.found.interpreter,
             env=self._env(replicas * processes, gpus),
             mounts=self._mounts(),
-            restarts=said.restarts,
+            restarts=shape.restarts,
             elastic=sizes,
-            queue=said.queue,
-            timeout_seconds=said.timeout,
+            queue=shape.queue,
+            timeout_seconds=shape.timeout,
         )
 
     def _name(self) -> str:
@@ -242,8 +242,8 @@ class Draft:
         is_hidden = folder.startswith("/tmp/") and not os.path.realpath(".").startswith("/tmp/")
         return folder if is_hidden else ""
 
-    def _carried(self) -> str | None:
-        """The script's text, where it has to be brought to a cluster."""
+    def _config_map_content(self) -> str | None:
+        """The script's text for a ConfigMap on a cluster; None if it needs none."""
         if not self.on_cluster or not self.found.file or self.found.form == "module":
             return None
         if self.found.is_archive:
@@ -253,7 +253,7 @@ class Draft:
             )
         beside = {path.stem for path in Path(self.found.folder).glob("*.py")}
         beside |= {path.parent.name for path in Path(self.found.folder).glob("*/__init__.py")}
-        if own := sorted(beside & self.source.everywhere):
+        if own := sorted(beside & self.source.all_imports):
             raise ScriptMistake(
                 f"{self.found.target} imports {', '.join(own)} from its folder, but only a script "
                 "that is one file is carried to a cluster: put all into the image, and name the "
@@ -268,19 +268,19 @@ class Draft:
         here = os.getcwd()
         elsewhere = here if folder and os.path.realpath(folder) != here else ""
         return script_objects.text(
-            self.build(), carried=self._carried(), folder=elsewhere, heading=heading
+            self.build(), content=self._config_map_content(), folder=elsewhere, heading=heading
         )
 
     def read(self) -> ReadResult:
-        """The very same as `text` says, checked; raises TrainyardError."""
+        """The same objects as in `text`, validated; raises TrainyardError."""
         from trainyard.api.scripts import script_objects
         from trainyard.manifest.reader import read_objects
 
-        found = script_objects.objects(self.build(), carried=self._carried())
+        found = script_objects.objects(self.build(), content=self._config_map_content())
         return read_objects(json.loads(json.dumps(found))).require_jobs()
 
-    def told(self) -> str:
-        """How it is launched, and why, in a line."""
+    def launch_note(self) -> str:
+        """One line: how it is launched, and why."""
         script = self.build()
         why = f", because {self.why}" if self.why else ""
         many = "s" if script.replicas > 1 else ""
@@ -291,26 +291,26 @@ class Draft:
             size += f" with {script.gpus} GPU{'s' if script.gpus > 1 else ''} each"
         return f"{script.name}: launcher {self.launcher}{why}; {size}"
 
-    def lonely(self) -> str:
-        """A remark on several processes of which each would do the whole work; "" where they share
-        it, or that is not known."""
+    def single_process_note(self) -> str:
+        """The note that each of several processes would do the whole work; "" if they share it, or
+        if that is not known."""
         if self.found.form == "program" or not self.found.file or self.found.is_archive:
             return ""
         script = self.build()
         count = script.replicas * script.processes
-        if count == 1 or self.launcher not in (python_source.DISTRIBUTED, python_source.ALONE):
+        if count == 1 or self.launcher not in (python_source.DISTRIBUTED, python_source.PLAIN):
             return ""
         sources = list(self._sources())
         on_cpus = not (self.on_cluster or script.gpus or python_source.USE_CPU in script.env)
-        if on_cpus and (module := python_source.is_by_accelerate(sources)):
+        if on_cpus and (module := python_source.accelerate_module(sources)):
             return (
                 f"note: without GPUs {module} brings processes together only where it is told: "
                 f"without --env {python_source.USE_CPU}=true each of the {count} processes trains "
                 "a model of its own"
             )
-        names = frozenset[str]().union(*(source.everywhere for source in sources))
+        names = frozenset[str]().union(*(source.all_imports for source in sources))
         own = {name for name in names if any(_files_of(f / name) for f in self._folders())}
-        if len(sources) > _MOST_FILES or not python_source.is_alone(sources, own):
+        if len(sources) > _MOST_FILES or not python_source.is_single_process(sources, own):
             return ""
         return (
             f"note: nothing in {self.found.target} seems to use torch.distributed: each of its "

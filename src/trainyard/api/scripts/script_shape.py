@@ -1,4 +1,4 @@
-"""What a user can say of a script that is to become a job. Imports nothing heavy."""
+"""The options of a script that is to become a job. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainyard.schema.dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ScriptShape:
-    """How a script is to be run; None, or empty: not said."""
+    """How a script is to be run; None, or empty: not given."""
 
     is_module: bool = False
     replicas: int | None = None

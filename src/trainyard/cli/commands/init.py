@@ -36,7 +36,9 @@ def command(
         draft.require()
     except GroundError as missing:
         click.echo(f"warning: {missing}", err=True)
-    for line in filter(None, (misplaced_note(draft), draft.told(), draft.lonely())):
+    for line in filter(
+        None, (misplaced_note(draft), draft.launch_note(), draft.single_process_note())
+    ):
         click.echo(line, err=True)
     if not script.save:
         click.echo(draft.text(heading=heading(options, "")), nl=False)

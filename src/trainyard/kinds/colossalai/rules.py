@@ -140,7 +140,7 @@ def _resumed(spec: ColossalAIJobSpec) -> Iterator[Problem]:
 def _options(spec: ColossalAIJobSpec) -> Iterator[Problem]:
     path: Path = ("spec", "torchConfig", "extraArgs")
     words = spec.torch_config.extra_args
-    yield from torchrun_options.stray(words, path, "torchConfig.script")
+    yield from torchrun_options.check_stray_words(words, path, "torchConfig.script")
     yield from torchrun_options.check(words, path, _GENERATED, _REMARKS)
 
 

@@ -1,7 +1,7 @@
 """ColossalAIJob: workers serve ssh, and a launcher pod runs ``colossalai run`` over them.
 
-The launcher does not train. The launch itself is the business of the programs in ``launch/``; here
-is decided what they are told.
+The launcher does not train. The programs in ``payloads/launch`` do the launch; this module makes
+their input.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
 
     @cached_property
     def launcher_template(self) -> Mapping[str, Any]:
-        """The launcher's template; without a container it gets one like the worker's, no GPU."""
-        # Decision 7.
+        """The launcher's template; without a container it gets one like the worker's, but without
+        resources, as it needs no GPU (decision 7)."""
         template = self.launcher.template
         pod = template.get("spec") or {}
         if pod_template_rules.containers(template):
@@ -128,7 +128,7 @@ class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
     def ssh_pod(self, key: ReplicaKey, start: ReplicaStart) -> SshPod:
         leads, debug = key.type == LAUNCHER, start.debug
         # A job in debug mode need not say what it will launch.
-        is_told_what = bool(self.spec.torch_config.script or self.command(start.resume))
+        has_launch = bool(self.spec.torch_config.script or self.command(start.resume))
         return SshPod(
             identity=self.identity,
             container=self.container(key.type),
@@ -138,7 +138,7 @@ class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
             places=self.places,
             sshd=self.spec.ssh.sshd_path,
             auth_path=self.spec.ssh.auth_mount_path,
-            launch=self._launch(start.resume) if leads and is_told_what and not debug else None,
+            launch=self._launch(start.resume) if leads and has_launch and not debug else None,
             hostfile=self.hostfile if leads else None,
             report_sessions=True,
             debug=(debug.command or pod_assembly.IDLE) if debug else None,
@@ -158,7 +158,7 @@ class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
         return [*words, *tail]
 
     def _launch(self, resume: ResumeSpec | None) -> LaunchLine:
-        """What the launcher is told to run; `programs.py` reads it."""
+        """What the launcher runs; `payloads/launch` reads it."""
         if (argv := self.command(resume)) is not None:
             return {"kind": "command", "argv": argv}
         torch = self.spec.torch_config

@@ -31,7 +31,7 @@ _SLOT = re.compile(r"\d{1,9}\Z", re.ASCII)
 
 
 class Pool(NamedTuple):
-    """The workers that there may be, and the processes of each."""
+    """The most workers of the job, and the processes of each."""
 
     workers: int
     slots: int
@@ -46,7 +46,7 @@ class _Option(NamedTuple):
 
 def check(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
     """Every problem of the options."""
-    yield from torchrun_options.stray(config.other_args, _PATH, "config.run")
+    yield from torchrun_options.check_stray_words(config.other_args, _PATH, "config.run")
     for option in _options(config.other_args):
         flag, path = option.name, option.path
         if forbidden := _forbidden(flag):
@@ -62,11 +62,11 @@ def check(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
             yield warning(path, f"{flag} overrides config.slotsPerWorker")
         elif flag in _USELESS:
             yield warning(path, f"{flag} has no effect: the workers are reached through pdsh")
-    yield from _choice(config, pool)
+    yield from _check_filter(config, pool)
 
 
 def _options(args: tuple[str, ...]) -> Iterator[_Option]:
-    """Each word with what it may be given: what follows `=`, else the next word."""
+    """Each word with its possible value: what follows `=`, else the next word."""
     for index, word in enumerate(args):
         flag, equals, value = word.partition("=")
         if flag[:2] in ("-i", "-e") and len(flag) > 2:  # glued, as argparse allows
@@ -77,8 +77,8 @@ def _options(args: tuple[str, ...]) -> Iterator[_Option]:
 
 
 def _forbidden(flag: str) -> str | None:
-    """The forbidden option that a word stands for: argparse takes any unambiguous beginning."""
-    # Decision 5.
+    """The forbidden option that a word stands for: argparse takes any unambiguous beginning
+    (decision 5)."""
     if flag in _FORBIDDEN:
         return flag
     if flag.startswith("-H"):
@@ -88,10 +88,10 @@ def _forbidden(flag: str) -> str | None:
     return None
 
 
-def _choice(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
-    """What deepspeed would refuse of `--include` and `--exclude`, once all workers run."""
+def _check_filter(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
+    """What deepspeed would refuse of `--include` and `--exclude` once all workers run."""
     # parse_resource_filter() and main() in deepspeed/launcher/runner.py; decision 110
-    given = [(_chooses(option.name), option) for option in _options(config.other_args)]
+    given = [(_filter_of(option.name), option) for option in _options(config.other_args)]
     chosen = [(name, option) for name, option in given if name]
     if not chosen:
         return
@@ -105,7 +105,7 @@ def _choice(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
     for node in option.value.split("@"):
         host, colon, listed = node.partition(":")
         found = listed.split(",") if colon else [str(slot) for slot in range(pool.slots)]
-        if problem := _unknown(host, found, pool):
+        if problem := _unknown_slot(host, found, pool):
             yield error(option.path, problem)
             return
         named.setdefault(host, set()).update(int(slot) for slot in found)
@@ -115,7 +115,7 @@ def _choice(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
         yield warning(option.path, f"deepspeed fails while a worker that {name} names is not there")
 
 
-def _chooses(flag: str) -> str:
+def _filter_of(flag: str) -> str:
     """`--include` or `--exclude`, if the word stands for one of them."""
     for name, short, least in ((_INCLUDE, "-i", "--i"), (_EXCLUDE, "-e", "--ex")):
         if flag == short or (flag.startswith(least) and name.startswith(flag)):
@@ -123,7 +123,7 @@ def _chooses(flag: str) -> str:
     return ""
 
 
-def _unknown(host: str, slots: list[str], pool: Pool) -> str:
+def _unknown_slot(host: str, slots: list[str], pool: Pool) -> str:
     """Why there is no such host or slot; empty if there is."""
     match = _NODE.match(host)
     if not match or int(match[1]) >= pool.workers:

@@ -1,7 +1,6 @@
 """DeepSpeedJob: every worker serves ssh, and worker-0 also runs ``deepspeed`` over all of them.
 
-The launch itself, its environment, arguments and exit codes are the business of the programs in
-``launch/``; here is decided what they are told.
+The programs in ``payloads/launch`` do the launch; this module makes their input.
 """
 
 from __future__ import annotations
@@ -134,9 +133,9 @@ class _Factory(SshWorkloadFactory[DeepSpeedJobSpec]):
         }
 
     def _launch(self, resume: ResumeSpec | None) -> LaunchLine:
-        """What worker-0 is told to run; `programs.py` reads it."""
+        """What worker-0 runs; `payloads/launch` reads it."""
         config, argv = self.config, self.command(resume)
-        # Decision 15.
+        # A pause may resume with another command, which replaces the script (decision 15).
         if argv is None and (script := config.custom_command):
             return {"kind": "command", "argv": ["/bin/sh"], "script": script, "slots": self.slots}
         if argv is not None:

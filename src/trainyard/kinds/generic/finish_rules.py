@@ -8,7 +8,7 @@ from trainyard.kinds.generic.spec import FinishRule
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
-_Named = frozenset[ReplicaKey]
+_Replicas = frozenset[ReplicaKey]
 
 
 def check(
@@ -18,8 +18,10 @@ def check(
     for key, rules in (("successRules", success), ("failureRules", failure)):
         for index, rule in enumerate(rules):
             yield from _rule(rule, counts, ("spec", key, index))
-        yield from _covered(key, [_named(rule) for rule in rules])
-    yield from _hopeless([_named(rule) for rule in success], [_named(rule) for rule in failure])
+        yield from _covered(key, [_replicas_of(rule) for rule in rules])
+    yield from _ineffective(
+        [_replicas_of(rule) for rule in success], [_replicas_of(rule) for rule in failure]
+    )
 
 
 def _rule(rule: FinishRule, counts: Mapping[str, int], path: Path) -> Iterator[Problem]:
@@ -41,41 +43,41 @@ def _rule(rule: FinishRule, counts: Mapping[str, int], path: Path) -> Iterator[P
                 yield warning((*here, position), f"names {name}-{index} a second time")
 
 
-def _named(rule: FinishRule) -> _Named:
+def _replicas_of(rule: FinishRule) -> _Replicas:
     return frozenset(ReplicaKey(name, index) for name, each in rule.items() for index in each)
 
 
-def _covered(key: str, rules: Sequence[_Named]) -> Iterator[Problem]:
+def _covered(key: str, rules: Sequence[_Replicas]) -> Iterator[Problem]:
     """A rule holds when all that it names have ended so; one that names fewer held before."""
     for index, rule in enumerate(rules):
         for other, smaller in enumerate(rules):
             is_equal = rule == smaller
             if rule and smaller and (smaller < rule or (is_equal and other < index)):
                 what = "is the same" if is_equal else "names some of the same and holds before it"
-                yield _useless(("spec", key, index), f"{key}[{other}] {what}")
+                yield _never_matters(("spec", key, index), f"{key}[{other}] {what}")
                 break
 
 
-def _hopeless(success: Sequence[_Named], failure: Sequence[_Named]) -> Iterator[Problem]:
-    """A failure rule decides only while there is a success rule that can still be met."""
-    # Decision 23.
+def _ineffective(success: Sequence[_Replicas], failure: Sequence[_Replicas]) -> Iterator[Problem]:
+    """Failure rules that never decide: each decides only while a success rule can still be met
+    (decision 23)."""
     for index, rule in enumerate(failure):
         if not rule or not all(success):
             continue
         path: Path = ("spec", "failureRules", index)
         if not success:
-            yield _useless(
+            yield _never_matters(
                 path,
                 "without successRules all replicas must succeed, so the job fails with the first "
                 "that fails for good; add successRules with those that must succeed",
             )
         elif all(rule & needed for needed in success):
-            yield _useless(
+            yield _never_matters(
                 path, "when it holds, no success rule can be met any more, and the job fails anyway"
             )
 
 
-def _useless(path: Path, why: str) -> Problem:
+def _never_matters(path: Path, why: str) -> Problem:
     return warning(path, f"can never matter: {why}")
 
 

@@ -34,7 +34,7 @@ def check(job: GenericJob) -> list[Problem]:
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),
     ]
-    # Decision 4.
+    # A type may have no replicas, but not all of them (decision 4).
     if types and not sum(counts.values()):
         problems.append(error(_REPLICAS, "the job has no replica; at least one type needs one"))
     problems += finish_rules.check(spec.success_rules, spec.failure_rules, counts)
@@ -70,19 +70,19 @@ def _variables(
     template: Mapping[str, Any], spec: GenericJobSpec, counts: Mapping[str, int], path: Path
 ) -> Iterator[Problem]:
     pod = template.get("spec") or {}
-    yield from _elsewhere({k: v for k, v in pod.items() if k not in _CONTAINERS}, (*path, "spec"))
+    yield from _unreplaced({k: v for k, v in pod.items() if k not in _CONTAINERS}, (*path, "spec"))
     for key in _CONTAINERS:
         for index, container in enumerate(pod.get(key) or ()):
             rest = {k: v for k, v in container.items() if k not in ("command", "args", "env")}
-            yield from _elsewhere(rest, (*path, "spec", key, index))
+            yield from _unreplaced(rest, (*path, "spec", key, index))
             for where, text in _texts(container):
                 for match in VARIABLE.finditer(text):
                     if message := _unresolvable(match, spec, counts):
                         yield error((*path, "spec", key, index, *where), message)
 
 
-def _elsewhere(part: Any, path: Path) -> Iterator[Problem]:
-    """Variables where nothing replaces them."""
+def _unreplaced(part: Any, path: Path) -> Iterator[Problem]:
+    """Warnings about variables in fields in which they are not replaced."""
     if isinstance(part, str):
         found = next((m for m in VARIABLE.finditer(part) if m.group() != "$$"), None)
         if found:
@@ -92,10 +92,10 @@ def _elsewhere(part: Any, path: Path) -> Iterator[Problem]:
             yield warning(path, message)
     elif isinstance(part, Mapping):
         for key, value in part.items():
-            yield from _elsewhere(value, (*path, key))
+            yield from _unreplaced(value, (*path, key))
     elif isinstance(part, list):
         for index, value in enumerate(part):
-            yield from _elsewhere(value, (*path, index))
+            yield from _unreplaced(value, (*path, index))
 
 
 def _texts(container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:

@@ -58,25 +58,28 @@ class _Factory(WorkloadFactory[GenericJobSpec]):
 
     @property
     def deciding_replica(self) -> None:
-        """Rules do."""
+        """None: rules decide."""
 
     @cached_property
     def hang(self) -> HangPolicy | None:
-        """Where its pods say that they answer requests, nobody judges whether they wait."""
+        """None where its pods answer requests: to wait for those is no hang."""
         found = super().hang
         templates = (spec.template for spec in self.spec.replica_specs)
         if found is None or any(map(observer_injection.answers_requests, templates)):
             return None
-        if not all(map(self._is_for_meeting, self.ports)):
+        if not all(map(self._is_rendezvous_port, self.ports)):
             return None
         return replace(found, may_answer_requests=True)
 
-    # Decision 293.
-    def _is_for_meeting(self, port: Mapping[str, Any]) -> bool:
-        """Whether a port of its Services is that at which its ranks meet."""
-        told = {str(port.get("targetPort") or port["port"]), f"$(service.port[{port.get('name')}])"}
+    def _is_rendezvous_port(self, port: Mapping[str, Any]) -> bool:
+        """Whether its ranks meet at a port of its Services. Other ports are for requests, and
+        to wait for those is no hang (decision 293)."""
+        values = {
+            str(port.get("targetPort") or port["port"]),
+            f"$(service.port[{port.get('name')}])",
+        }
         variables = (v for name in self.counts for v in self.training(name).get("env") or ())
-        return any(v.get("name") == "MASTER_PORT" and v.get("value") in told for v in variables)
+        return any(v.get("name") == "MASTER_PORT" and v.get("value") in values for v in variables)
 
     def template(self, replica_type: str) -> Mapping[str, Any]:
         return next(s.template for s in self.spec.replica_specs if s.type == replica_type)

@@ -30,7 +30,7 @@ def check(config: TorchrunConfig) -> Iterator[Problem]:
     """Every problem of `extraOptions`, and a rendezvous that nobody serves."""
     path = (*_CONFIG, "extraOptions")
     words = config.extra_options
-    yield from torchrun_options.stray(words, path, "the args of the training container")
+    yield from torchrun_options.check_stray_words(words, path, "the args of the training container")
     yield from torchrun_options.check(words, path, _generated(config), _REMARKS)
     named = {name for _, name in torchrun_options.options(words)}
     if _needs_endpoint(config) and "rdzv_endpoint" not in named:
@@ -42,8 +42,8 @@ def check(config: TorchrunConfig) -> Iterator[Problem]:
 
 
 def check_args(config: TorchrunConfig, words: Sequence[str], path: Path) -> Iterator[Problem]:
-    """What the args of the training container say to torchrun, and not to the script."""
-    ours = torchrun_options.leading(words)
+    """Problems of torchrun's own options in the args of the training container."""
+    ours = torchrun_options.before_script(words)
     yield from torchrun_options.check(ours, path, _generated(config), _REMARKS)
     if not ours:
         yield from job_rules.check_script(words, path)

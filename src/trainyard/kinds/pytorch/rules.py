@@ -125,7 +125,7 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
             continue
         which, container = found
         path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", which)
-        # Decision 6.
+        # torchrun starts what is in args; a script in command would be ignored (decision 6).
         if not container.get("args") and not spec.run_mode.debug.enabled:
             message = "is required under torchrun, which ignores command; move the script to args"
             yield error((*path, "args"), message)

@@ -58,16 +58,16 @@ ELASTIC_RENDEZVOUS = {"last_call_timeout": 5, "keep_alive_interval": 2}
 node that left is missed after three intervals, 5 s each by default; until then nobody goes on.
 Decision 30."""
 REJOIN_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""With a shared store, agents that were there before do not tell newcomers where it is, whose
+"""With a shared store, earlier agents do not send its address to new ones, whose
 rendezvous then hangs for a minute and fails (`DynamicRendezvousHandler` of torch 2.13).
 Decision 30."""
-PATIENCE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+SHUTDOWN_TIMEOUT = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 
 
-def patience_env(grace_seconds: int | None) -> dict[str, str]:
-    """How long agents wait for ranks that they have asked to end: as long as the pod may, where it
-    says; torch's default is 30 s whatever the pod's (decision 99)."""
-    return {} if grace_seconds is None else {PATIENCE: str(max(grace_seconds, 1))}
+def shutdown_timeout_env(grace_seconds: int | None) -> dict[str, str]:
+    """The variable that has agents wait for ending ranks as long as the pod's grace period; torch's
+    default is 30 s (decision 99). Empty for a pod without one."""
+    return {} if grace_seconds is None else {SHUTDOWN_TIMEOUT: str(max(grace_seconds, 1))}
 
 
 def command(*, elastic: bool) -> list[str]:

@@ -1,7 +1,7 @@
 """PyTorchTrainingJob: ranks across replica types, launched plainly or by torchrun.
 
 A replica type named `master` holds the first ranks, the others follow in list order. Plain
-replicas get MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; torchrun is told by flags alone (a
+replicas get MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; torchrun gets flags alone (a
 `PET_NNODES` in the environment would make a user's own `torchrun --standalone` hang) (decision 14).
 """
 
@@ -191,8 +191,11 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             pod_assembly.put_env_first(pod, variables)
             super().launch(pod, key, start)
             return
-        patience = torchrun_launch.patience_env(pod["spec"].get("terminationGracePeriodSeconds"))
-        if variables := {**patience, **(torchrun_launch.REJOIN_ENV if self.survivors_stay else {})}:
+        grace_seconds = pod["spec"].get("terminationGracePeriodSeconds")
+        variables = torchrun_launch.shutdown_timeout_env(grace_seconds)
+        if self.survivors_stay:
+            variables |= torchrun_launch.REJOIN_ENV
+        if variables:
             pod_assembly.put_env_first(pod, variables)
         if start.debug:
             pod_assembly.put_env_first(pod, self._master_env())

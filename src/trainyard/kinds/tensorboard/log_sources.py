@@ -1,6 +1,6 @@
 """Where the logs of a TensorBoard are: folders in claims, and what has to be fetched.
 
-All sources of a spec are combined. A source that cannot be served is told in words, and the others
+All sources of a spec are combined. A source that cannot be served gets a message, and the others
 are served without it (decision 62).
 """
 
@@ -51,7 +51,7 @@ class Sources:
 
 
 def sources(spec: TensorBoardSpec) -> Sources:
-    """Of a spec, old fields and new ones together, each source once."""
+    """The log sources of a spec, old fields and new ones together, each once."""
     folders: dict[Folder, None] = {}
     remotes: dict[str, dict[str, None]] = {}
     unserved: dict[str, None] = {}
@@ -84,7 +84,7 @@ def sources(spec: TensorBoardSpec) -> Sources:
 
 
 def mounted(spec: TensorBoardSpec, pod: Mapping[str, Any], container: str) -> tuple[str, ...]:
-    """Where a container of a pod has the folders in claims, as far as it has mounted them."""
+    """The paths in a container of the log folders in claims, as far as it mounts them."""
     claims = {
         volume["name"]: volume["persistentVolumeClaim"].get("claimName")
         for volume in pod.get("volumes") or ()
@@ -103,8 +103,8 @@ def mounted(spec: TensorBoardSpec, pod: Mapping[str, Any], container: str) -> tu
     return tuple(found)
 
 
-def label(*parts: str) -> str:
-    """A file name that tells where logs come from."""
+def folder_name(*parts: str) -> str:
+    """A file name for logs of some origin."""
     return _UNSAFE.sub("-", "-".join(part for part in parts if part)).strip("-.") or "logs"
 
 

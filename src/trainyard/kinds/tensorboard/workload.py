@@ -22,7 +22,7 @@ from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.scheduling.gang_scheduling import Membership, queue_membership
 from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.shared.workload import Dependent, Manifest
-from trainyard.kinds.tensorboard.log_sources import Folder, Remote, Sources, label, sources
+from trainyard.kinds.tensorboard.log_sources import Folder, Remote, Sources, folder_name, sources
 from trainyard.kinds.tensorboard.spec import TensorBoard, TensorBoardSpec
 from trainyard.payloads import shipping
 
@@ -90,7 +90,7 @@ def _pod(
 ) -> Manifest:
     metadata = identity.metadata(identity.base)
     pod_spec: dict[str, Any] = {
-        # Decision 60.
+        # The kubelet restarts a viewer, which loses nothing by that (decision 60).
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": False,
@@ -112,7 +112,7 @@ def _container(
     spec: TensorBoardSpec, found: Sources, image: str, settings: Settings
 ) -> dict[str, Any]:
     mounts = [
-        # Decision 58.
+        # Whole: of a `subPath` that is missing the kubelet makes a folder of root's (decision 58).
         {"name": volume, "mountPath": f"{CLAIMS}/{claim}", "readOnly": True}
         for claim, volume in _claim_volumes(found).items()
     ]
@@ -140,7 +140,7 @@ def _container(
 
 
 def _resources(given: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
-    # Decision 64.
+    # On one machine a viewer must not take the room of the job that it shows (decision 64).
     if not settings.boards.yields:
         return given
     asked = {**(given.get("limits") or {}), **(given.get("requests") or {})}
@@ -166,8 +166,10 @@ def _is_combined(found: Sources) -> bool:
 
 def _names(found: Sources) -> list[str]:
     """Names of the links, then of what is fetched; they become parts of run names."""
-    wanted = [label(folder.claim, folder.path) for folder in found.folders]
-    wanted += [label("s3", remote.secret) if remote.secret else "http" for remote in found.remotes]
+    wanted = [folder_name(folder.claim, folder.path) for folder in found.folders]
+    wanted += [
+        folder_name("s3", remote.secret) if remote.secret else "http" for remote in found.remotes
+    ]
     names: dict[str, None] = {}
     for plain in wanted:
         name, number = plain, 2

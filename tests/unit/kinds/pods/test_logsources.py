@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.kinds.tensorboard.log_sources import Folder, Remote, Sources, label, sources
+from trainyard.kinds.tensorboard.log_sources import Folder, Remote, Sources, folder_name, sources
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec, inside_claim
 
 
@@ -94,4 +94,4 @@ def test_nothing_to_show_is_seen() -> None:
     ],
 )
 def test_labels_are_file_names(parts: tuple[str, str], expected: str) -> None:
-    assert label(*parts) == expected
+    assert folder_name(*parts) == expected

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trainyard.schema.problems import Path, Problem, error, warning
 
-_LEAST = 3
+_MIN_ABBREVIATION = 3
 """An abbreviation with this many letters counts as the option: argparse takes unambiguous ones."""
 
 
@@ -33,8 +33,8 @@ def options(words: Sequence[str]) -> Iterator[tuple[int, str]]:
             yield index, word[2:].partition("=")[0].replace("-", "_")
 
 
-def stray(words: Sequence[str], path: Path, where: str) -> Iterator[Problem]:
-    """The first word that is neither an option nor the value of the option before it."""
+def check_stray_words(words: Sequence[str], path: Path, where: str) -> Iterator[Problem]:
+    """An error about the first word that is neither an option nor its value."""
     for index, word in enumerate(words):
         before = words[index - 1] if index else ""
         if not word.startswith("-") and (not before.startswith("-") or "=" in before):
@@ -44,8 +44,8 @@ def stray(words: Sequence[str], path: Path, where: str) -> Iterator[Problem]:
             return
 
 
-def leading(words: Sequence[str]) -> Sequence[str]:
-    """The options before the script, as far as one can see without knowing which take a value."""
+def before_script(words: Sequence[str]) -> Sequence[str]:
+    """The options before the script; which of them take a value is guessed."""
     for index, word in enumerate(words):
         if word in ("-m", "--module") or not (
             word.startswith("-") or (index and words[index - 1].startswith("--"))
@@ -57,4 +57,4 @@ def leading(words: Sequence[str]) -> Sequence[str]:
 def _option_named(name: str, known: Mapping[str, str]) -> str:
     if name in known:
         return name
-    return next((k for k in known if len(name) >= _LEAST and k.startswith(name)), "")
+    return next((k for k in known if len(name) >= _MIN_ABBREVIATION and k.startswith(name)), "")
