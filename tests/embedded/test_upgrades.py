@@ -129,6 +129,8 @@ def test_restart_changes_the_version_under_replicas_and_keeps_the_options(
     said = elsewhere.run("restart")
     after = json.loads(record.read_text())
     assert f"trainyard {after['version']}, before it {before['version']}" in said
+    assert f"the pod runtime of trainyard {before['version']}" in said
+    assert f"pod runtime: trainyard {before['version']}" in trainyard.run("status")
     assert after["version"] != before["version"]
     assert after["pid"] != before["pid"]
     for same in ("port", "isolation", "settings"):
@@ -166,6 +168,25 @@ def test_a_pod_runtime_whose_files_are_gone_starts_pods_and_relays_all_the_same(
     succeed(trainyard, replicas, release)
 
 
+def test_a_pod_runtime_without_pods_makes_room_for_that_of_the_present_version(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    other = other_version(tmp_path, ("\nVERSION = 7\n", "\nVERSION = 8\n"))
+    other.run("up")
+    other.run("submit", "-f", other.manifest("m.yaml", job("ended", ["true"])))
+    other.run("wait", "ended")
+    (before,) = named("trainyard-shim", other)
+    until(lambda: other.run("status").count("0 running"), "its pod has ended")
+    said = trainyard.run("restart")
+    assert "pod runtime" not in said
+    (after,) = named("trainyard-shim", trainyard)
+    assert after != before
+    assert "pod runtime" not in trainyard.run("status")
+    kill_cluster(trainyard)
+    assert "the cluster is down" in trainyard.run("down")
+    assert not trainyard.processes()
+
+
 def named(name: str, trainyard: CommandLine, below: int = 0) -> list[int]:
     """Living processes of this name: of this test, or children of one of its processes."""
     if below:
@@ -189,6 +210,6 @@ def test_a_pod_runtime_of_another_wire_version_is_refused_and_goes_on(
     replicas, release = start_replicas(other)
     kill_cluster(other)
     said = trainyard.run("up", code=1)
-    assert "another version of trainyard still holds pods here" in said
+    assert "(wire version 8, here 7)" in said
     other.run("up")
     succeed(other, replicas, release)

@@ -144,7 +144,8 @@ def _become_background(wanted: _Background) -> None:
         from trainyard.embedded.node.shim_process import start_shim
 
         isolation = wanted.shape.isolation
-        shim = start_shim(paths.folder, isolation=isolation, die_with_parent=False)
+        version = installed_version()
+        shim = start_shim(paths.folder, isolation=isolation, die_with_parent=False, build=version)
         from trainyard.composition.embedded_cluster import serve
 
         serve(
@@ -152,7 +153,7 @@ def _become_background(wanted: _Background) -> None:
             wanted.shape,
             wanted.port,
             shim,
-            installed_version(),
+            version,
             allowed=wanted.allowed,
             receive_tls=lambda: _receive_certificates(wanted.tls),
             on_ready=lambda cluster: _report(ready, b"\n".join([_READY, *_warnings(cluster)])),

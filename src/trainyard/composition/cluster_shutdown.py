@@ -7,7 +7,7 @@ import select
 import signal
 from contextlib import suppress
 
-from trainyard.embedded.node.shim_process import ShimGone, start_shim
+from trainyard.embedded.node.shim_process import ShimGone, find_shim
 from trainyard.machine.ownership import check_folder
 from trainyard.machine.state_folder import Paths, find_cluster
 from trainyard.podruntime.wire import SOCKET_NAME
@@ -52,10 +52,10 @@ def _end_shim(paths: Paths) -> bool:
     socket_path = paths.folder / SOCKET_NAME
     if not socket_path.exists():
         return False
-    shim = start_shim(paths.folder, die_with_parent=False)
-    if shim.adopted:  # else there was only a stale socket
+    shim = find_shim(paths.folder)
+    if shim is not None:  # else it is a stale socket
         with suppress(ShimGone):  # the cluster may have ended it already
             shim.ready()
-    shim.kill()
+        shim.kill()
     socket_path.unlink(missing_ok=True)
-    return shim.adopted
+    return shim is not None

@@ -175,11 +175,7 @@ async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncItera
                 group.create_task(supervisor.keep_running(title, run))
                 for title, run in services.items()
             ]
-            found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
-            python = interpreters.find_interpreter(image_environment("", node_settings)) or ""
-            RunningCluster(
-                *found_by, agent.isolation, python, settings.as_json(), settings.version
-            ).write(paths)
+            _write_record(cluster, node_settings)
             try:
                 shim.keeps_pods = shim.lasts
                 yield cluster
@@ -197,6 +193,21 @@ async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncItera
         if server is not None:
             await server.close()
         await registry.close()
+
+
+def _write_record(cluster: Cluster, node_settings: NodeSettings) -> None:
+    settings, agent = cluster.settings, cluster.agent
+    RunningCluster(
+        os.getpid(),
+        str(cluster.socket),
+        cluster.port,
+        time.time(),
+        agent.isolation,
+        interpreters.find_interpreter(image_environment("", node_settings)) or "",
+        settings.as_json(),
+        settings.version,
+        agent.build,
+    ).write(settings.paths)
 
 
 def _store(paths: Paths) -> Store:

@@ -174,6 +174,8 @@ class RunningCluster:
     """The options with which it was started (`ClusterSettings`)."""
     version: str = ""
     """Which trainyard it is (`installed_version`); "": one that did not record it."""
+    runtime: str = ""
+    """Which trainyard its pod runtime is of, that of a cluster before it perhaps."""
 
     def write(self, paths: Paths) -> None:
         """Write the record, atomically, for other processes to find."""
@@ -216,14 +218,13 @@ def _read_record(paths: Paths) -> RunningCluster:
             raise ValueError(f"{name} is {record[name]!r:.40}, not {_TYPE_NAMES[kinds[0]]}")
     if record["pid"] < 1:
         raise ValueError(f"pid is {record['pid']}")
-    python, version = record.get("python"), record.get("version")  # older clusters had neither
     given = {name: record[name] for name in _RECORD_FIELDS}
+    for name in ("python", "version", "runtime"):  # older clusters did not record them
+        given[name] = value if isinstance(value := record.get(name), str) else ""
     settings = record.get("settings")
     return RunningCluster(
         **given,
-        python=python if isinstance(python, str) else "",
         settings=settings if isinstance(settings, dict) else {},
-        version=version if isinstance(version, str) else "",
     )
 
 

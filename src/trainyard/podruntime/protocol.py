@@ -2,8 +2,10 @@
 
 On the wire a message is a JSON object with its fields in camelCase. Its type stands under ``op`` (a
 request, which also has a number, ``id``) or ``event``; an answer has the ``id`` of its request. The
-names in ``_REQUESTS`` and ``_EVENTS``, and the fields, are the wire format: agents and shims of
-different versions meet, so renaming one needs a new ``VERSION``.
+names in ``_REQUESTS`` and ``_EVENTS``, and the fields, are the wire format, and agents and shims of
+different releases meet. Within a ``VERSION`` messages and fields are only added. A new field has a
+default that means what was meant without it; who does not know a field ignores it; a request that
+a shim does not know is answered with an error.
 
 Named tuples rather than dataclasses, since they are defined faster and the shim starts before
 anything else. Annotations are types and not texts, which the library would compile.
@@ -16,7 +18,8 @@ import typing
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 VERSION = 7
-"""The version of this protocol. An agent must not speak to a shim that has another."""
+"""The version of this protocol. An agent must not speak to a shim that has another, so no shim that
+holds pods survives a new one: it takes a new major version of trainyard."""
 
 Raw = dict[str, Any]
 Kind = TypeVar("Kind")
@@ -290,7 +293,10 @@ class PodState(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The first event, with ``wire.MEMORY`` attached. ``reason``: why isolation is not stronger."""
+    """The first event, with ``wire.MEMORY`` attached. ``reason``: why isolation is not stronger.
+
+    ``build``: what the shim was started from, as its starter calls it; "": before that was told.
+    """
 
     pid: int
     isolation: Literal["root", "rootless", "plain"]
@@ -299,6 +305,7 @@ class Hello(NamedTuple):
     pods: tuple[PodState, ...] = ()
     version: int = 1
     descriptors: int = 0
+    build: str = ""
 
 
 class Failed(NamedTuple):

@@ -49,9 +49,11 @@ class Shim:
         network: isolation.PodNetwork,
         outside: socket.socket | None,
         sources: SourceCopy,
+        build: str,
     ) -> None:
-        """``outside``: the socket of the process that launches egress relays, if there is one."""
-        self._sources = sources
+        """``outside``: the socket of the process that launches egress relays, if there is one;
+        ``build`` as in ``Hello``."""
+        self._sources, self._build = sources, build
         self._network = network
         self._loop = event_loop.EventLoop()
         self._pods: dict[str, RunningPod] = {}
@@ -170,6 +172,7 @@ class Shim:
                 network.gateway,
                 tuple(pod.state() for pod in self._pods.values()),
                 protocol.VERSION,
+                build=self._build,
             ),
             [os.dup(self._memory)],
         )
@@ -371,8 +374,12 @@ def serve(
     owner: int,
     agent: socket.socket | None,
     listener: socket.socket | None,
+    build: str = "",
 ) -> None:
-    """Be the shim, from fork to end. Without ``listener`` it ends with process ``owner``."""
+    """Be the shim, from fork to end. Without ``listener`` it ends with process ``owner``.
+
+    ``build`` as in ``Hello``.
+    """
     sys.set_process_name("trainyard-shim")
     gc.freeze()
     sources = SourceCopy()
@@ -392,7 +399,7 @@ def serve(
         sys.die_with_parent(signal.SIGTERM if network.kind == "plain" else signal.SIGKILL)
         if os.getppid() != owner:
             return
-    shim = Shim(state_dir, network, outside, sources)
+    shim = Shim(state_dir, network, outside, sources, build)
     if agent is not None:
         shim.attach(agent)
     if listener is not None:

@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import sys
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from subprocess import Popen
@@ -50,6 +51,33 @@ def test_a_request_is_read_as_it_was_written(message: p.Request) -> None:
 def test_an_event_is_read_as_it_was_written(message: p.Event) -> None:
     found = p.read_event(wire.parse(wire.encode(p.event(message))[4:]))
     assert (type(found), found) == (type(message), message)
+
+
+def wire_format() -> dict[str, dict[str, bool]]:
+    """Every message, and every type in one: its fields as sent, and whether one must be there."""
+    found: dict[str, dict[str, bool]] = {}
+
+    def note(name: str, kind: Any) -> None:
+        found[name] = {wire_name: is_required for _, wire_name, _, is_required in p._fields(kind)}
+        for _, _, hint, _ in p._fields(kind):
+            for each in (hint, *typing.get_args(hint)):
+                if hasattr(each, "_fields"):
+                    note(each.__name__, each)
+
+    for kinds in (p._REQUESTS, p._EVENTS):
+        for name, kind in kinds.items():
+            note(name, kind)
+    return found
+
+
+def test_within_a_wire_version_messages_and_optional_fields_are_only_added() -> None:
+    """`wire_7.json` has what the first trainyards with this version sent and read."""
+    assert p.VERSION == 7, "a new major version: record its messages in a file of its own"
+    now = wire_format()
+    for name, fields in json.loads((Path(__file__).parent / "wire_7.json").read_text()).items():
+        assert fields.items() <= now[name].items(), name
+        added = now[name].keys() - fields.keys()
+        assert not any(now[name][field] for field in added), name
 
 
 def test_a_field_with_another_name_on_the_wire_keeps_it() -> None:

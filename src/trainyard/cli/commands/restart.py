@@ -26,3 +26,9 @@ def command() -> None:
         f"the cluster is up again: process {started.pid}, trainyard {started.version}, "
         f"before it {found.version or 'an earlier one'}"
     )
+    if started.runtime != started.version:
+        theirs = started.runtime or "before it"
+        click.echo(
+            f"pods are still made by the pod runtime of trainyard {theirs}, which holds those that "
+            "run; a restart while none runs replaces it"
+        )

@@ -42,6 +42,8 @@ def _lines(found: RunningCluster, paths: Paths) -> Iterator[str]:
         f"isolation {found.isolation}"
     )
     yield f"version: trainyard {found.version or 'before versions were recorded'}"
+    if found.runtime != found.version:
+        yield f"pod runtime: trainyard {found.runtime or 'before versions were recorded'}"
     yield f"state: {paths.folder}"
     yield f"kubeconfig: {_kubeconfig(found, paths)} (port {found.port})"
     phases = ", ".join(f"{count} {phase}" for phase, count in sorted(state.jobs.items()))

@@ -117,6 +117,11 @@ class NodeAgent:
         """Why pods are not better separated; "" when they are in namespaces."""
         return self._runtime.hello.reason
 
+    @property
+    def build(self) -> str:
+        """Which build of the pod runtime runs the pods."""
+        return self._runtime.hello.build
+
     async def open_listener(self, port: int) -> socket.socket:
         """A socket that listens where all pods reach it; raises RuntimeRefused."""
         return await self._runtime.open_listener(port)

@@ -34,8 +34,12 @@ class ShimClient:
     def __init__(self, handle: ShimHandle) -> None:
         self.hello = handle.ready()
         if self.hello.version != protocol.VERSION:
-            text = "the shim of another version of trainyard still holds pods here"
-            raise ShimFailed(f"{text}; end them with: trainyard down")
+            theirs = f"trainyard {self.hello.build or 'of another version'}"
+            raise ShimFailed(
+                f"{theirs} runs pods here in a way that this one cannot take over (wire version "
+                f"{self.hello.version}, here {protocol.VERSION}); go on with that one until they "
+                "have ended, or end them with: trainyard down"
+            )
         there = os.path.join(handle.state_dir, wire.MEMORY)
         self.runtime_folder = RuntimeFolder(there, there)
         if handle.memory >= 0:

@@ -124,14 +124,28 @@ def _failed(reason: str) -> ShimFailed:
     return ShimFailed(f"{_CANNOT_START}: {reason}")
 
 
+def find_shim(state_dir: str | os.PathLike[str]) -> ShimHandle | None:
+    """Take over the shim that an earlier cluster left in its state folder, if there is one."""
+    folder = os.path.abspath(os.fspath(state_dir))
+    found = wire.connect(folder)
+    if found is None:
+        return None
+    return ShimHandle(folder, found, pid=0, adopted=True, lasts=True, keeps_pods=True)
+
+
 def start_shim(
-    state_dir: str | os.PathLike[str], *, isolation: Isolation = "auto", die_with_parent: bool
+    state_dir: str | os.PathLike[str],
+    *,
+    isolation: Isolation = "auto",
+    die_with_parent: bool,
+    build: str = "",
 ) -> ShimHandle:
     """Start the shim of the cluster whose state is in ``state_dir``.
 
     With ``die_with_parent`` nothing of it outlives this process, whatever ends it. Otherwise the
-    shim and its pods survive, and the next call with the same folder finds them (``adopted``).
-    What isolation was possible is known once the agent has connected.
+    shim and its pods survive, and the next call with the same folder finds them (``adopted``); a
+    shim without pods makes room for a new one, of this version. What isolation was possible is
+    known once the agent has connected. ``build`` as in ``protocol.Hello``.
     """
     folder = os.path.abspath(os.fspath(state_dir))
     try:
@@ -139,8 +153,8 @@ def start_shim(
     except OSError as error:
         text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
         raise ShimFailed(text) from None
-    if not die_with_parent and (found := wire.connect(folder)) is not None:
-        return ShimHandle(folder, found, pid=0, adopted=True, lasts=True, keeps_pods=True)
+    if not die_with_parent and (found := _find_with_pods(folder)) is not None:
+        return found
     listener = None if die_with_parent else wire.listen(folder)
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
@@ -155,7 +169,7 @@ def start_shim(
             from trainyard.podruntime import server
 
             _become_daemon(folder, {theirs.fileno(), listener.fileno() if listener else -1})
-            server.serve(folder, isolation, owner, theirs, listener)
+            server.serve(folder, isolation, owner, theirs, listener, build)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -165,6 +179,18 @@ def start_shim(
     if listener is not None:
         listener.close()
     return ShimHandle(folder, ours, pid, lasts=not die_with_parent)
+
+
+def _find_with_pods(folder: str) -> ShimHandle | None:
+    """The shim that is there, unless it has no pods: then it is ended."""
+    found = find_shim(folder)
+    if found is None:
+        return None
+    with contextlib.suppress(ShimGone):  # it was just ending
+        if found.ready().pods:
+            return found
+    found.kill()
+    return None
 
 
 def _become_daemon(folder: str, kept: set[int]) -> None:
