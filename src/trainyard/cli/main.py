@@ -69,7 +69,7 @@ _NAMES_ELSEWHERE = {
     "apply": "submit",
     "create": "submit",
     "start": "up",
-    "stop": "down",
+    "stop": "pause",
     "get": "list",
     "ls": "list",
     "ps": "list",
@@ -90,6 +90,8 @@ _NAMES_ELSEWHERE = {
     "template": "render",
 }
 """What other tools call these commands."""
+_NEVER_MEANT = {"down", "delete"}
+"""What destroys is not suggested for a slip of the keyboard."""
 
 
 class _PipeBroke(Exception):
@@ -124,7 +126,8 @@ class Commands(click.Group):
             from difflib import get_close_matches
 
             meant = _NAMES_ELSEWHERE.get(name) or next(
-                iter(get_close_matches(name, _COMMANDS, 1)), ""
+                iter(get_close_matches(name, [c for c in _COMMANDS if c not in _NEVER_MEANT], 1)),
+                "",
             )
             if not meant and os.path.isfile(name):
                 meant = f"trainyard run {name}"

@@ -52,12 +52,26 @@ def test_an_unknown_command_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("lst", "list"), ("describe", "show"), ("get", "list"), ("apply", "submit")]
+    ("word", "meant"),
+    [
+        ("lst", "list"),
+        ("describe", "show"),
+        ("get", "list"),
+        ("apply", "submit"),
+        ("stop", "pause"),
+    ],
 )
 def test_a_command_of_another_name_is_answered_with_ours(word: str, meant: str) -> None:
     result = CliRunner().invoke(cli, [word, "x"])
     assert result.exit_code == 2
     assert f"No such command '{word}'. Did you mean {meant}?" in result.output
+
+
+@pytest.mark.parametrize("word", ["dwn", "don", "delte", "dele"])
+def test_a_slip_of_the_keyboard_is_never_answered_with_what_destroys(word: str) -> None:
+    result = CliRunner().invoke(cli, [word, "x"])
+    assert result.exit_code == 2
+    assert not {"down?", "delete?"} & set(result.output.split())
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
