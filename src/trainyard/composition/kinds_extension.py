@@ -23,7 +23,7 @@ from trainyard.embedded.resources.resource_table import Resources
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.pods import pod_contract
+from trainyard.kinds.shared.child_names import CHANNEL_PATH
 
 _SCALE_REFUSAL = "the job cannot be scaled: it is not elastic; create it with spec.elastic.enabled"
 _AS_POD_OR_JOB = "run it as a Pod, or as a job of batch.tensorstack.dev"
@@ -120,7 +120,7 @@ EXTENSION = Extension(
     ),
     owner_label=labels.JOB_UID,
     scheduler_names=(labels.T9K_SCHEDULER_NAME,),
-    internal_mount_paths=(pod_contract.CHANNEL_PATH,),
+    internal_mount_paths=(CHANNEL_PATH,),
     alternatives=_ALTERNATIVES,
 )
 """Every kind that is installed."""

@@ -11,7 +11,6 @@ from trainyard.conversion import foreign_common, torchx
 from trainyard.conversion.field_tracking import CannotConvert, Fields
 from trainyard.conversion.foreign_common import Object
 
-_PYTORCH = {"master": "master", "worker": "worker"}
 _ENDS = {"CompleteJob": "successRules"}
 _FAILS = ("AbortJob", "TerminateJob", "CompleteJob")
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod")

@@ -7,6 +7,7 @@ must not change. This module stands below both sides and knows no kind.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from trainyard.schema.object_names import fnv1a64
@@ -47,6 +48,11 @@ def prepend_observer(python_path: str) -> str:
 def stopped_message(pids: Iterable[int]) -> str:
     """The message of the condition STOPPED; the process ids are those that the pod sees."""
     return f"stopped by a signal: {', '.join(map(str, sorted(pids)))}"
+
+
+def parse_stopped(message: str) -> frozenset[int]:
+    """The process ids in such a message."""
+    return frozenset(int(number) for number in re.findall(r"\b\d{1,9}\b", message))
 
 
 def loopback_address(pod: str) -> str:

@@ -16,9 +16,9 @@ from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kinds.shared.pods.container_roles import INIT, SIDECAR, sidecars_of
-from trainyard.kinds.shared.pods.pod_contract import STOPPED, parse_stopped
 from trainyard.kinds.shared.scheduling import kueue_workload
 from trainyard.kinds.shared.scheduling.gang_scheduling import pod_groups_of
+from trainyard.kube.embedded_contract import STOPPED, parse_stopped
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
 from trainyard.lifecycle.pod_reports import NO_REPORTS, PodReports
 from trainyard.schema.dataclass import dataclass

@@ -223,8 +223,10 @@ class Walker:
     def _int_or_string(self, value: Any, schema: Schema, path: Path) -> None:
         if schema.get("format") == "quantity":
             if isinstance(value, str | int | float) and not isinstance(value, bool):
-                if not _is_quantity(value):
-                    self.add(path, f"'{value}' is not a quantity such as 2, 500m, 16Gi or 1e3")
+                try:
+                    quantity.parse(value)
+                except InvalidQuantity as problem:
+                    self.add(path, str(problem))
             else:
                 self.add(path, f"must be a quantity such as 500m, not {describe(value)}")
         elif isinstance(value, bool) or not isinstance(value, str | int):
@@ -258,14 +260,6 @@ def _is_any_text(schema: Schema) -> bool:
 
 def _unknown_field(path: Path, schema: Schema) -> Problem:
     return error(path, UNKNOWN_FIELD, suggest(str(path[-1]), tuple(schema.get("properties", ()))))
-
-
-def _is_quantity(value: str | int | float) -> bool:
-    try:
-        quantity.parse(value)
-    except InvalidQuantity:
-        return False
-    return True
 
 
 def _is_base64(value: str) -> bool:

@@ -59,6 +59,7 @@ _ACTIONS = {
 _OF_THE_MACHINE = {
     "up": "a client starts one: Client(cluster='background')",
     "down": "ends what other programs use",
+    "restart": "changes what other programs use",
     "chaos": "kills clusters of its own, on this machine",
     "doctor": "about this machine",
     "status": "about this machine",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.lifecycle.test_hangs import rank
 from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
-from trainyard.kinds.shared.pods import pod_contract
+from trainyard.kube import embedded_contract
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle import Observed
 from trainyard.lifecycle.actions import Create
@@ -105,8 +105,8 @@ def test_another_controller_takes_no_hang_back_of_which_it_has_not_heard_enough(
 def stop(world: Reporting, *processes: int) -> Reporting:
     """As the node tells that a signal has stopped these of the second replica."""
     pod = world.pods[world.name("1")]
-    told = {"type": pod_contract.STOPPED, "status": "True" if processes else "False"}
-    told |= {"message": pod_contract.stopped_text(processes)} if processes else {}
+    told = {"type": embedded_contract.STOPPED, "status": "True" if processes else "False"}
+    told |= {"message": embedded_contract.stopped_message(processes)} if processes else {}
     told["lastTransitionTime"] = render(world.now)
     pod["status"]["conditions"] = [told]
     return world

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainyard.embedded.node.containers.observer_folder import ObserverFolder, is_observed
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
-from trainyard.kinds.shared.pods.pod_contract import OBSERVE
+from trainyard.kube.embedded_contract import OBSERVE
 from trainyard.payloads import shipping
 
 

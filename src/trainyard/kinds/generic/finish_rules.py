@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainyard.kinds.generic.spec import FinishRule
+from trainyard.kinds.shared.job_rules import unknown_type
 from trainyard.kinds.shared.workload import ReplicaKey
-from trainyard.schema.problems import Path, Problem, error, suggest, warning
+from trainyard.schema.problems import Path, Problem, error, warning
 
 _Replicas = frozenset[ReplicaKey]
 
@@ -79,13 +80,6 @@ def _ineffective(success: Sequence[_Replicas], failure: Sequence[_Replicas]) -> 
 
 def _never_matters(path: Path, why: str) -> Problem:
     return warning(path, f"can never matter: {why}")
-
-
-def unknown_type(name: str, counts: Mapping[str, int]) -> tuple[str, str]:
-    """That there is no such replica type, and the one that may be meant."""
-    known = ", ".join(counts) or "none"
-    message = f"there is no replica type '{name[:63]}'; the job has {known}"
-    return message, suggest(name, tuple(counts))
 
 
 def indexes_of(name: str, counts: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.kinds.generic import finish_rules
-from trainyard.kinds.generic.finish_rules import indexes_of, unknown_type
+from trainyard.kinds.generic.finish_rules import indexes_of
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, GenericJob, GenericJobSpec
 from trainyard.kinds.shared import job_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
@@ -117,7 +117,7 @@ def _unresolvable(
         return None
     name = match["count"] if match["count"] is not None else match["host"]
     if name is not None and name not in counts:
-        message, hint = unknown_type(name, counts)
+        message, hint = job_rules.unknown_type(name, counts)
         return f"{text}: {message}" + (f"; did you mean '{hint}'?" if hint else "")
     if match["count"] is not None:
         return None

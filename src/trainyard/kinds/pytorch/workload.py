@@ -24,7 +24,6 @@ from trainyard.kinds.shared.in_place import in_place_injection
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.node_check import node_check_injection
 from trainyard.kinds.shared.pods import command_wrapper, pod_assembly, pod_template_rules
-from trainyard.kinds.shared.pods.pod_contract import OBSERVE
 from trainyard.kinds.shared.pods.pod_template_rules import gpu_count
 from trainyard.kinds.shared.workload import (
     Dependent,
@@ -37,6 +36,7 @@ from trainyard.kinds.shared.workload import (
 )
 from trainyard.kinds.shared.workload_factory import Endpoint, ReplicaStart, WorkloadFactory
 from trainyard.kinds.tensorboard import TENSOR_BOARDS, log_sources
+from trainyard.kube.embedded_contract import OBSERVE
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
 """By which scripts tell a restart; torchrun gives its own to its ranks.

@@ -60,4 +60,7 @@ def board_name(tensorboard: str) -> str:
     return f"{tensorboard}-tb"
 
 
+CHANNEL_PATH = "/t9k/channel"
+"""Where pods mount the Secret with the job's token, by which they report to the controller."""
+
 loopback_address = embedded_contract.loopback_address

@@ -102,11 +102,16 @@ def _known_types(
     for index, name in enumerate(named):
         here = (*path, index, "type")
         if name not in types and name not in extra:
-            known = ", ".join(dict.fromkeys(types)) or "none"
-            message = f"there is no replica type '{name}'; the job has {known}"
-            yield error(here, message, suggest(name, types))
+            yield error(here, *unknown_type(name, types))
         elif name in named[:index]:
             yield error(here, f"a second entry for '{name}'")
+
+
+def unknown_type(name: str, known: Iterable[str]) -> tuple[str, str]:
+    """The message about a replica type that a job does not have, and a suggestion."""
+    types = tuple(dict.fromkeys(known))
+    message = f"there is no replica type '{name[:63]}'; the job has {', '.join(types) or 'none'}"
+    return message, suggest(name, types)
 
 
 def check_elastic(elastic: Elastic, bounds: ElasticRange) -> Iterator[Problem]:
@@ -166,11 +171,10 @@ def check_hang(observe: bool | None, given: Container[str]) -> Iterator[Problem]
         yield ignored(("spec", "runPolicy", "hang"), "observe is false, so that no hang is seen")
 
 
-def check_unused(model: Model, path: Path, switch: str = "enabled") -> Iterator[Problem]:
-    """Fields that were set although the switch that they depend on was not."""
-    given = sorted(model.model_fields_set)
-    if given and switch not in given:
-        yield ignored(path, f"{switch} is not true")
+def check_unused(model: Model, path: Path) -> Iterator[Problem]:
+    """Fields that were set although `enabled`, on which they depend, was not."""
+    if model.model_fields_set and "enabled" not in model.model_fields_set:
+        yield ignored(path, "enabled is not true")
 
 
 def check_script(words: Sequence[str], path: Path) -> Iterator[Problem]:

@@ -14,8 +14,8 @@ from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workl
 from tests.unit.kinds.pods.ssh_jobs import deepspeed
 
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.pods import pod_contract
 from trainyard.kinds.shared.workload import ReplicaKey
+from trainyard.kube import embedded_contract
 from trainyard.kube.resources import SECRETS
 from trainyard.payloads import shipping
 from trainyard.payloads.launch import sshd_setup
@@ -40,11 +40,13 @@ def built(
     made = secret.manifest(secret.name)
     found = pod(described)
     mounts = {each["mountPath"] for each in container(found)["volumeMounts"]}
-    observed = pod_contract.OBSERVE in env(found)
+    observed = embedded_contract.OBSERVE in env(found)
     carried = described.hang is not None and not settings.brings_observer
     assert (shipping.HOOK in made["stringData"]) == carried
     assert (shipping.OBSERVER_ARCHIVE in made["data"]) == carried
-    assert (pod_contract.OBSERVER_PATH in mounts) == (observed and not settings.brings_observer)
+    assert (embedded_contract.OBSERVER_PATH in mounts) == (
+        observed and not settings.brings_observer
+    )
     return env(found), observed
 
 
@@ -58,15 +60,15 @@ def test_on_a_cluster_a_job_that_asks_for_nothing_keeps_the_path_of_its_image() 
 def test_on_a_cluster_a_job_that_asks_for_it_is_observed(policy: dict[str, Any]) -> None:
     variables, observed = built(runPolicy=policy)
     assert observed
-    assert variables["PYTHONPATH"] == pod_contract.OBSERVER_PATH
+    assert variables["PYTHONPATH"] == embedded_contract.OBSERVER_PATH
 
 
 def test_a_path_of_the_manifest_stays_behind_ours_and_what_it_refers_to_before_it() -> None:
     variables, observed = built({"value": "$(BEFORE)/lib:"})
     assert observed
-    assert variables["PYTHONPATH"] == f"{pod_contract.OBSERVER_PATH}:$(BEFORE)/lib:"
+    assert variables["PYTHONPATH"] == f"{embedded_contract.OBSERVER_PATH}:$(BEFORE)/lib:"
     assert list(variables).index("BEFORE") < list(variables).index("PYTHONPATH")
-    assert built({"value": ""})[0]["PYTHONPATH"] == pod_contract.OBSERVER_PATH
+    assert built({"value": ""})[0]["PYTHONPATH"] == embedded_contract.OBSERVER_PATH
 
 
 def test_a_path_from_elsewhere_is_left_alone() -> None:
@@ -94,24 +96,28 @@ def test_who_has_something_else_where_the_programs_would_be_is_not_observed(
     settings: Settings,
 ) -> None:
     main = {"name": "pytorch", "image": "i", "command": ["python", "train.py"]}
-    main["volumeMounts"] = [{"name": "own", "mountPath": f"{pod_contract.OBSERVER_PATH}/"}]
+    main["volumeMounts"] = [{"name": "own", "mountPath": f"{embedded_contract.OBSERVER_PATH}/"}]
     made = job("PyTorchTrainingJob", replicaSpecs=[replicas(containers=[main])])
     made["spec"]["runPolicy"] = {"observe": True}
     found = pod(workload(made, settings))
-    assert pod_contract.OBSERVE not in env(found)
+    assert embedded_contract.OBSERVE not in env(found)
     assert "trainyard-observer" not in {each["name"] for each in found["spec"]["volumes"]}
 
 
 def test_before_puts_ours_first_once_and_keeps_the_rest() -> None:
-    assert pod_contract.with_observer_first("") == pod_contract.OBSERVER_PATH
-    assert pod_contract.with_observer_first("/a::/b") == f"{pod_contract.OBSERVER_PATH}:/a::/b"
+    assert embedded_contract.prepend_observer("") == embedded_contract.OBSERVER_PATH
     assert (
-        pod_contract.with_observer_first(f"/a:{pod_contract.OBSERVER_PATH}")
-        == f"/a:{pod_contract.OBSERVER_PATH}"
+        embedded_contract.prepend_observer("/a::/b") == f"{embedded_contract.OBSERVER_PATH}:/a::/b"
+    )
+    assert (
+        embedded_contract.prepend_observer(f"/a:{embedded_contract.OBSERVER_PATH}")
+        == f"/a:{embedded_contract.OBSERVER_PATH}"
     )
 
 
-@pytest.mark.parametrize("path", ["", "/image/lib", f"{pod_contract.OBSERVER_PATH}:/image/lib"])
+@pytest.mark.parametrize(
+    "path", ["", "/image/lib", f"{embedded_contract.OBSERVER_PATH}:/image/lib"]
+)
 @pytest.mark.parametrize("observed", [True, False])
 def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
     path: str, observed: bool, tmp_path: Path
@@ -120,7 +126,7 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
     code = shipping.torchrun_program(elastic=False).removesuffix("main()\n")
     told = "let_ranks_be_observed()\nprint(os.environ.get('PYTHONPATH'))"
     variables = {"PATH": os.environ["PATH"], **({"PYTHONPATH": path} if path else {})}
-    variables |= {pod_contract.OBSERVE: "attempt=1"} if observed else {}
+    variables |= {embedded_contract.OBSERVE: "attempt=1"} if observed else {}
     done = subprocess.run(
         [sys.executable, "-c", code + told],
         env=variables,
@@ -130,7 +136,7 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
         cwd=tmp_path,
     )
     assert done.stdout.strip() == (
-        pod_contract.with_observer_first(path) if observed else path or "None"
+        embedded_contract.prepend_observer(path) if observed else path or "None"
     )
 
 
@@ -138,7 +144,7 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
 def test_ranks_over_ssh_find_ours_before_the_path_of_the_image(disabled: bool) -> None:
     described = deepspeed(settings=CLUSTER, disableCustomEnv=disabled)
     made = described.build_pod(ReplicaKey("worker", 1), 1, pod_group="", resumed=False)
-    assert pod_contract.OBSERVE in env(made)
+    assert embedded_contract.OBSERVE in env(made)
     assert "PYTHONPATH" not in env(made)
     spec = json.loads(made["metadata"]["annotations"]["trainyard.dev/launch"])
     pairs = [f"{name}={value}".encode() for name, value in env(made).items()]
@@ -147,10 +153,10 @@ def test_ranks_over_ssh_find_ours_before_the_path_of_the_image(disabled: bool) -
     found = dict(
         e.split(b"=", 1) for e in sshd_setup.training_environment(sessions, Path("/run"), 5)
     )
-    assert found[b"PYTHONPATH"] == pod_contract.with_observer_first("/image/lib").encode()
-    assert sshd_setup.OBSERVED.decode() == torchrun_program.OBSERVE == pod_contract.OBSERVE
+    assert found[b"PYTHONPATH"] == embedded_contract.prepend_observer("/image/lib").encode()
+    assert sshd_setup.OBSERVED.decode() == torchrun_program.OBSERVE == embedded_contract.OBSERVE
     assert sshd_setup.OBSERVER.decode() == torchrun_program.OBSERVER_PATH
-    assert pod_contract.OBSERVER_PATH == torchrun_program.OBSERVER_PATH
+    assert embedded_contract.OBSERVER_PATH == torchrun_program.OBSERVER_PATH
     without = [pair for pair in pairs if not pair.startswith(sshd_setup.OBSERVED)]
     found = dict(
         e.split(b"=", 1) for e in sshd_setup.training_environment(without, Path("/run"), 5)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from trainyard.kinds.shared import job_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
     OnExitCodes,
     OnPodCondition,
@@ -92,8 +93,7 @@ def _rule(
 def _types(named: Sequence[str], known: Sequence[str], path: Path) -> Iterator[Problem]:
     for index, name in enumerate(named):
         if name not in known:
-            message = f"there is no replica type '{name[:63]}'; the job has {', '.join(known)}"
-            yield error((*path, index), message, suggest(name, known))
+            yield error((*path, index), *job_rules.unknown_type(name, known))
         elif name in named[:index]:
             yield error((*path, index), f"'{name}' is listed twice")
 

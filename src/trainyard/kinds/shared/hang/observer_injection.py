@@ -12,25 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainyard.kinds.shared import child_names
+from trainyard.kinds.shared.child_names import CHANNEL_PATH
 from trainyard.kinds.shared.hang.hang_spec import Hang
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules, report_channel_env
-from trainyard.kinds.shared.pods.pod_contract import (
-    CHANNEL_PATH,
-    OBSERVE,
-    OBSERVER_PATH,
-    PYTHONPATH,
-    with_observer_first,
-)
 from trainyard.kinds.shared.workload import HangAction, HangPolicy, Manifest
+from trainyard.kube.embedded_contract import OBSERVE, OBSERVER_PATH, prepend_observer
 from trainyard.payloads.shipping import HOOK, OBSERVER_ARCHIVE
 
 VOLUME = "trainyard-observer"
 EVENTS = "TRAINYARD_EVENTS"
 """Variable with the folders in which the training may write for TensorBoard, `:` between them."""
-_READABLE = 0o444
+_PYTHONPATH = "PYTHONPATH"
 
 
 def hang_policy_of(
@@ -112,23 +106,15 @@ def with_observer(
     pod_assembly.change_container(pod, container, env=[variable, *env])
     if settings.brings_observer:
         return pod
-    mount = {"name": VOLUME, "mountPath": OBSERVER_PATH, "readOnly": True}
-    pod_assembly.add_mount(pod, container, mount)
-    items = [{"key": name, "path": name} for name in (HOOK, OBSERVER_ARCHIVE)]
-    source = {
-        "secretName": child_names.channel_secret_name(identity.base),
-        "defaultMode": _READABLE,
-        "optional": True,
-        "items": items,
-    }
-    volumes = pod["spec"].get("volumes") or ()
-    pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]
+    files = {name: name for name in (HOOK, OBSERVER_ARCHIVE)}
+    volume = (VOLUME, OBSERVER_PATH)
+    report_channel_env.mount_channel_files(pod, container, identity, volume, files)
     return pod
 
 
 def _pythonpath_of(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
     variables = container.get("env") or ()
-    return next((each for each in variables if each.get("name") == PYTHONPATH), None)
+    return next((each for each in variables if each.get("name") == _PYTHONPATH), None)
 
 
 def _with_path(container: Mapping[str, Any], policy: HangPolicy) -> list[Any] | None:
@@ -139,10 +125,10 @@ def _with_path(container: Mapping[str, Any], policy: HangPolicy) -> list[Any] | 
     """
     given, variables = _pythonpath_of(container), list(container.get("env") or ())
     if given is None:
-        ours = {"name": PYTHONPATH, "value": OBSERVER_PATH}
+        ours = {"name": _PYTHONPATH, "value": OBSERVER_PATH}
         return [ours, *variables] if policy.is_requested else None
     if "valueFrom" in given:
         return None
-    ours = {"name": PYTHONPATH, "value": with_observer_first(given.get("value") or "")}
+    ours = {"name": _PYTHONPATH, "value": prepend_observer(given.get("value") or "")}
     # It stays at its place: `$(NAME)` refers to variables further up only.
     return [ours if each is given else each for each in variables]

@@ -248,7 +248,7 @@ def equip(pod: Manifest, node: SshPod) -> None:
     annotations[LAUNCH] = json.dumps(_description(pod, container, node), sort_keys=True)
     if node.hostfile is not None:
         annotations[HOSTFILE] = node.hostfile
-    mounts = _mounts(pod, container, node)
+    mounts = _mounts(container, node)
     used = {mount["name"] for mount in mounts}
     volumes = [volume for volume in _volumes(node) if volume["name"] in used]
     pod["spec"]["volumes"] = [*(pod["spec"].get("volumes") or ()), *volumes]
@@ -340,7 +340,7 @@ def _volumes(node: SshPod) -> list[dict[str, Any]]:
     ]
 
 
-def _mounts(pod: Manifest, container: Mapping[str, Any], node: SshPod) -> list[dict[str, Any]]:
+def _mounts(container: Mapping[str, Any], node: SshPod) -> list[dict[str, Any]]:
     """Our mounts, except where the user's container has something mounted already."""
     mounts: list[dict[str, Any]] = [
         {"name": LAUNCH_VOLUME, "mountPath": LAUNCH_PATH, "readOnly": True},

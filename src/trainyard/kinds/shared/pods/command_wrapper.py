@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from trainyard.kinds.shared import child_names
+from trainyard.kinds.shared.child_names import CHANNEL_PATH
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules, report_channel_env
-from trainyard.kinds.shared.pods.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.workload import Manifest
 
 _LEAST_POLL_SECONDS, _POLLS_PER_SECOND = 0.25, 100.0
-_READABLE = 0o444
 _SCRIPT = """\
 for each in python3 python; do
     [ -r {program} ] && command -v "$each" >/dev/null 2>&1 && \\
@@ -68,8 +66,10 @@ def wrap_command(target: Target, wrapper: Wrapper, options: Mapping[str, object]
     pod, name = target.pod, target.container
     container = pod_template_rules.container_of(pod, name)
     command = container.get("command")
-    mount = {"name": wrapper.volume, "mountPath": wrapper.folder, "readOnly": True}
-    if not command or not pod_assembly.add_mount(pod, name, mount):
+    volume, files = (wrapper.volume, wrapper.folder), {file: file for file in wrapper.files}
+    if not command or not report_channel_env.mount_channel_files(
+        pod, name, target.identity, volume, files
+    ):
         return
     given = {
         "attempt": pod_assembly.attempt_of(pod),
@@ -84,11 +84,3 @@ def wrap_command(target: Target, wrapper: Wrapper, options: Mapping[str, object]
     script = _SCRIPT.format(program=f"{wrapper.folder}/{next(iter(wrapper.files))}")
     line = ["/bin/sh", "-c", script, "trainyard", *command]
     pod_assembly.change_container(pod, name, command=line, env=env)
-    source = {
-        "secretName": child_names.channel_secret_name(target.identity.base),
-        "defaultMode": _READABLE,
-        "optional": True,
-        "items": [{"key": file, "path": file} for file in wrapper.files],
-    }
-    volumes = pod["spec"].get("volumes") or ()
-    pod["spec"]["volumes"] = [*volumes, {"name": wrapper.volume, "secret": source}]

@@ -13,7 +13,6 @@ from trainyard.kinds.shared import child_names
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.pods import pod_assembly
-from trainyard.kinds.shared.pods.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest
 from trainyard.kube.resources import SECRETS
 from trainyard.payloads import shipping
@@ -65,20 +64,39 @@ def with_channel(
         return pod
     variables = {
         URL_VARIABLE: report_url(pod, identity, settings),
-        "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{CHANNEL_PATH}/ca.crt",
-        "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{CHANNEL_PATH}/token",
-        "TRAINYARD_PYTHON": f"{CHANNEL_PATH}/{_PYTHON}",
+        "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{child_names.CHANNEL_PATH}/ca.crt",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{child_names.CHANNEL_PATH}/token",
+        "TRAINYARD_PYTHON": f"{child_names.CHANNEL_PATH}/{_PYTHON}",
     }
     pod_assembly.put_env_first(pod, variables, only=container)
-    mount = {"name": VOLUME, "mountPath": CHANNEL_PATH, "readOnly": True}
+    mount_channel_files(pod, container, identity, (VOLUME, child_names.CHANNEL_PATH), _FILES)
+    return pod
+
+
+def mount_channel_files(
+    pod: Manifest,
+    container: str,
+    identity: OwnerIdentity,
+    volume: tuple[str, str],
+    files: Mapping[str, str],
+) -> bool:
+    """Mount files of the job's channel Secret into one container: keys, and paths in the volume.
+
+    `volume` is its name and where it is mounted. False, and nothing happens, where the container
+    has something mounted there.
+    """
+    name, place = volume
+    mount = {"name": name, "mountPath": place, "readOnly": True}
     if not pod_assembly.add_mount(pod, container, mount):
-        return pod
+        return False
     source = {
         "secretName": child_names.channel_secret_name(identity.base),
         "defaultMode": _READABLE,
         "optional": True,
-        "items": [{"key": key, "path": path} for key, path in _FILES.items()],
+        "items": [{"key": key, "path": path} for key, path in files.items()],
     }
-    volumes = pod["spec"].get("volumes") or ()
-    pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]
-    return pod
+    pod["spec"]["volumes"] = [
+        *(pod["spec"].get("volumes") or ()),
+        {"name": name, "secret": source},
+    ]
+    return True

@@ -14,9 +14,7 @@ _REFERENCE = re.compile(r"(\$\$)|\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 """https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/"""
 
 
-def shell_line(
-    words: Iterable[str], environment: Mapping[str, str], known: Iterable[str] = ()
-) -> str:
+def shell_line(words: Iterable[str], environment: Mapping[str, str], known: Iterable[str]) -> str:
     """The command as a line that first exports `environment`.
 
     `known` are names of the container's variables: the shell has them too, and ``$(NAME)`` in the
