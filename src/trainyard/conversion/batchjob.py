@@ -58,8 +58,7 @@ class JobPods:
 
     def command(self) -> list[str]:
         """Command and args of the first container."""
-        container = self.training_container() or {}
-        return [str(w) for key in ("command", "args") for w in container.get(key) or ()]
+        return foreign_common.command_of(self.training_container() or {})
 
     def torchrun(self, replicas: int) -> TorchrunCommand | None:
         """The first container's command line of torchrun, if that launches all replicas as one
@@ -73,7 +72,7 @@ def convert(fields: Fields) -> list[Object]:
     metadata = foreign_common.metadata(fields)
     part = take_pods(fields.mapping("spec"), "NonIndexed")
     spec = part.fields
-    policy = {key: spec.take(key) for key in ("ttlSecondsAfterFinished",) if key in spec}
+    policy = foreign_common.ttl(spec)
     beside: Object = foreign_common.run_mode(spec)
     name = str(metadata.get("name") or "")
     subdomain = str(part.pod["spec"].get("subdomain") or "")
@@ -93,10 +92,7 @@ def convert(fields: Fields) -> list[Object]:
             [(_TYPE, part, labels)], hosts if subdomain and name else indexed_job_peers.no_hosts()
         )
         made |= rules
-        for key, value in policy.items():
-            spec.add_note(
-                key, f"{value} is left out: jobs of this kind stay until they are deleted"
-            )
+        foreign_common.note_without_ttl(spec, policy)
     spec.note_remaining()
     return [
         foreign_common.job(

@@ -82,6 +82,19 @@ def run_policy(fields: Fields) -> tuple[Object, Object]:
     return ({"runPolicy": policy} if policy else {}), beside
 
 
+def ttl(spec: Fields) -> Object:
+    """`ttlSecondsAfterFinished` for a `runPolicy`, if the original has it."""
+    key = "ttlSecondsAfterFinished"
+    return {key: spec.take(key)} if key in spec else {}
+
+
+def note_without_ttl(spec: Fields, policy: Object) -> None:
+    """Note that a kind has no `ttlSecondsAfterFinished`."""
+    for key, value in policy.items():
+        text = f"{value} is left out: jobs of this kind stay until they are deleted"
+        spec.add_note(key, text)
+
+
 def scheduler(queue: object) -> Object:
     """`scheduler` of a job that waits in a queue."""
     return {"scheduler": {"t9kScheduler": {"queue": str(queue)}}}
@@ -109,10 +122,17 @@ def training_container(pod: Object, names: Sequence[str] = ()) -> Object | None:
     return next(named, containers[0] if containers else None)
 
 
+def command_of(container: Object) -> list[str]:
+    """Command and args of a container as one list."""
+    return [str(word) for key in ("command", "args") for word in container.get(key) or ()]
+
+
 def take_command(container: Object) -> list[str]:
-    """Remove command and args from a container, and return both as one list."""
-    parts = (container.pop("command", None), container.pop("args", None))
-    return [str(word) for part in parts for word in part or ()]
+    """The same, removed from the container."""
+    words = command_of(container)
+    for key in ("command", "args"):
+        container.pop(key, None)
+    return words
 
 
 @dataclass(slots=True)

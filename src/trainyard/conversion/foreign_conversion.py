@@ -65,7 +65,7 @@ def convert(text: str, file: str = "") -> ForeignConversion | None:
     runtimes = {
         (str(obj["kind"]), str(obj["metadata"].get("name"))): obj
         for _, obj, _ in objects
-        if obj.get("kind") in trainjob.RUNTIMES and isinstance(obj.get("metadata"), dict)
+        if obj.get("kind") in foreign_kinds.RUNTIMES and isinstance(obj.get("metadata"), dict)
     }
     made: list[Any] = []
     notes: list[Problem] = []
@@ -99,7 +99,7 @@ def _converted(
     obj: dict[str, Any], runtimes: dict[tuple[str, str], dict[str, Any]]
 ) -> tuple[list[Any], Sequence[Note]]:
     key = foreign_kinds.group_and_kind(obj)
-    if key[1] in trainjob.RUNTIMES:
+    if key[1] in foreign_kinds.RUNTIMES:
         return [], []  # its notes come with the job that uses it
     if key != foreign_kinds.TRAIN and key not in _CONVERTERS:
         return [obj], []

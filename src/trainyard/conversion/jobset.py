@@ -66,7 +66,7 @@ def convert(fields: Fields) -> list[Object]:
     name = str(metadata.get("name") or "")
     claims = _claims(spec, groups, name, metadata.get("namespace"))
     beside: Object = foreign_common.run_mode(spec)
-    policy = {key: spec.take(key) for key in ("ttlSecondsAfterFinished",) if key in spec}
+    policy = foreign_common.ttl(spec)
     restarts = _restarts(spec.mapping("failurePolicy"))
     success, (only, *others) = spec.mapping("successPolicy"), groups
     part = only.part.copy(only.part.replicas * only.jobs)
@@ -83,10 +83,7 @@ def convert(fields: Fields) -> list[Object]:
     else:
         made = _generic_spec(groups, _network(spec, name), name, spec, restarts)
         made |= _finish_rules(success, groups)
-        for key, value in policy.items():
-            spec.add_note(
-                key, f"{value} is left out: jobs of this kind stay until they are deleted"
-            )
+        foreign_common.note_without_ttl(spec, policy)
     _note_remaining(spec, groups)
     launcher = "torchrun" if launch is not None else "none"
     return [*claims, foreign_common.job(launcher, metadata, {**made, **beside})]

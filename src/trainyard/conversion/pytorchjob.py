@@ -63,7 +63,7 @@ def _launch(entry: Object, replicas: Fields, *, by_torchrun: Any) -> TorchrunCom
     container = foreign_common.training_container(entry["template"], _CONTAINER)
     if container is None:
         return None
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    words = foreign_common.command_of(container)
     found = foreign_common.parse_torchrun(words)
     if found is None and by_torchrun and len(words) > 1 and words[0].startswith("python"):
         found = TorchrunCommand(words[1:])

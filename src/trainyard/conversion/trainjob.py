@@ -12,10 +12,10 @@ from typing import Any
 from trainyard.conversion import foreign_common, mpi
 from trainyard.conversion.field_tracking import CannotConvert, Fields, Note
 from trainyard.conversion.foreign_common import Object
+from trainyard.manifest.foreign_kinds import RUNTIMES
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import format_path
 
-RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _NODES = ("node", "trainer-node", "trainer")
 """Names of the replicated job, and of the container, that trains."""
@@ -159,10 +159,9 @@ def _trainer(trainer: Fields, runtime: _Runtime) -> None:
     if container is None:
         raise CannotConvert(f"{trainer.at('image')} has no container to stand in")
     starts = foreign_common.training_container(runtime.launcher or runtime.pod, _NODES) or container
-    if runtime.policy == "mpi" and starts is container:
-        words = [*(container.get("command") or ()), *(container.get("args") or ())]
-        if any("sshd" in str(word) for word in words):
-            foreign_common.take_command(container)
+    runs_sshd = any("sshd" in word for word in foreign_common.command_of(container))
+    if runtime.policy == "mpi" and starts is container and runs_sshd:
+        foreign_common.take_command(container)
     if "image" in trainer:
         container["image"] = trainer.take("image")
     if "command" in trainer and "args" not in trainer:
@@ -182,7 +181,7 @@ def _merged_by_name(old: Any, new: Any) -> list[Object]:
 
 def _spec(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> tuple[Object, str]:
     container = foreign_common.training_container(runtime.pod, _NODES) or {}
-    words = [str(w) for w in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    words = foreign_common.command_of(container)
     if runtime.policy == "mpi":
         return _by_mpi(runtime, nodes, processes, spec), "deepspeed"
     found = foreign_common.parse_torchrun(words) if runtime.policy == "torch" else None

@@ -87,7 +87,7 @@ class Kind:
     columns: tuple[Column, ...] = ()
     """Columns of ``kubectl get``; empty: those of a job."""
     order: int = 1000
-    """Where it stands in lists of kinds: the lowest first, equal ones by name."""
+    """Its position in lists of kinds: the lowest first, equal ones by name."""
 
     @property
     def singular(self) -> str:

@@ -35,8 +35,8 @@ def nearest_known_version(version: Version) -> Version:
 
 
 def check_for_server(obj: dict[str, Any], version: Version) -> list[Problem]:
-    """What a server of that version makes of an object that has no errors here: errors for what it
-    refuses, warnings for what it drops or takes for something else."""
+    """The problems that a server of that version has with an object that has no errors here: errors
+    for what it refuses, warnings for what it drops or takes for something else."""
     _, minor = nearest_known_version(version)
     kept, problems = obj, list[Problem]()
     for place, part, definition, file in _parts(obj):

@@ -28,7 +28,7 @@ _TITLES = {
     JOBSET: "a JobSet",
     BATCH: "a Kubernetes Job",
 }
-_RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _HEADER = re.compile(r"^#SBATCH\s", re.MULTILINE)
 SBATCH_SCRIPT = "a script for Slurm's sbatch"
 
@@ -43,7 +43,7 @@ def group_and_kind(obj: Any) -> tuple[str, str]:
 def title_of(obj: Any) -> str:
     """What messages call an object: ``a Kubeflow PyTorchJob``; "" if it is not converted."""
     group, kind = group_and_kind(obj)
-    if group == "trainer.kubeflow.org" and kind in _RUNTIMES:
+    if group == "trainer.kubeflow.org" and kind in RUNTIMES:
         return "a runtime of a Kubeflow TrainJob"
     return _TITLES.get((group, kind), "")
 

@@ -96,7 +96,7 @@ class UnsupportedField:
 
     @property
     def field(self) -> str:
-        """Its name."""
+        """The name of the field."""
         return str(self.path[-1])
 
 

@@ -27,7 +27,7 @@ MAX_BROKEN = 20
 _SAFE_CHARACTERS = 20_000
 
 DUPLICATE = "duplicate key"
-"""How the mistake of a key that is there twice begins."""
+"""The beginning of the message about a key that occurs twice."""
 _PLAIN = "plain"
 _TEXT = "text"
 _CORE_TAG = "tag:yaml.org,2002:"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
 
 _MOST_FILES = 50
-"""Of a script's own modules that are looked at for the launcher."""
+"""The most modules of a script's own that are read to choose the launcher."""
 _NAME_LENGTH = 40
 
 
@@ -129,7 +129,7 @@ class Draft:
                 yield source
 
     def _folders(self) -> set[Path]:
-        """Where its own modules lie."""
+        """The folders of its own modules."""
         return {Path(self.found.folder), Path(self.found.file).absolute().parent}
 
     def _needed(self) -> tuple[str, ...]:

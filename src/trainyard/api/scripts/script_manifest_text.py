@@ -28,7 +28,7 @@ _COMMENTS = {
     "claimName": "on one machine, a folder stands for it: --volume CLAIM=DIR",
     labels.WORKING_DIR: "where the script runs on one machine",
 }
-"""Of the first field of such a name in a job."""
+"""Comments by field; the first field of such a name in a job gets one."""
 _FIELD = re.compile(r"(?P<before>\s*(?:- )*)(?P<name>[\w./-]+):(?= |\Z)")
 
 

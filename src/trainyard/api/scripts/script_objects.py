@@ -15,11 +15,10 @@ from typing import Any
 from trainyard.kinds.kind_registry import kinds_by_launcher
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import Mount, Script, ScriptError
+from trainyard.schema.rules.config_rules import MOST_BYTES
 
 CONFIG_MAP_PATH = "/trainyard/script"
 """Where a ConfigMap with a script is mounted."""
-_MAX_BYTES = 1 << 20
-"""The largest ConfigMap (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
 
 
 def objects(
@@ -70,9 +69,9 @@ def _with_config_map(script: Script, content: str) -> tuple[Script, dict[str, An
     from trainyard.api.scripts.script_manifest_text import Text
 
     size = len(content.encode())
-    if size > _MAX_BYTES:
+    if size > MOST_BYTES:
         raise ScriptError(
-            f"{script.target} has {size >> 10} KiB; a ConfigMap carries {_MAX_BYTES >> 10} at "
+            f"{script.target} has {size >> 10} KiB; a ConfigMap carries {MOST_BYTES >> 10} at "
             "most: put the script into the image and name its path there"
         )
     file = re.sub(r"[^-._a-zA-Z0-9]", "_", script.target.rpartition("/")[2])

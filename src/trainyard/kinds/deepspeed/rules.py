@@ -22,7 +22,8 @@ RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
 """Paths that belong to the controller (decision 5)."""
 
 SCRIPT_SIZE = 192 << 10
-"""It travels in an annotation of worker-0's pod, all of which may have 256 KiB (decision 15)."""
+"""The most bytes of `customCommand`, which is in an annotation of worker-0's pod: all annotations
+together may have 256 KiB (decision 15)."""
 _PATH: Path = ("spec", "config")
 _BY = "the container runs sshd, and spec.config says what is launched over it"
 

@@ -20,7 +20,7 @@ from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.model import INT32_MAX, Count, Items, Model, TrainingTemplate
 
 LEGACY_MASTER = "master"
-"""In run modes only: worker-0."""
+"""The replica type that means worker-0, in run modes only."""
 
 
 class RunType(Model):

@@ -132,7 +132,8 @@ class _Factory(WorkloadFactory[GenericJobSpec]):
 
     @property
     def needs_peers(self) -> bool:
-        """Where no replica can find another, each has work of its own (decision 113)."""
+        """False without Services: replicas that cannot find each other work on their own (decision
+        113)."""
         return bool(self.ports)
 
     def launch(self, pod: Manifest, key: ReplicaKey, start: ReplicaStart) -> None:
@@ -166,7 +167,7 @@ def _rule(rule: FinishRule) -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """What the variables stand for, in one replica. `hosts` is None without `spec.service`."""
+    """The values of variables in one replica. `hosts` is None without `spec.service`."""
 
     key: ReplicaKey
     replicas: Mapping[str, int]

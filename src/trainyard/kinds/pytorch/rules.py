@@ -95,7 +95,7 @@ def _without_command(spec: PyTorchTrainingJobSpec) -> Iterator[Path]:
 
 
 def _preload(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
-    """Where nothing waits for the next attempt (decision 307)."""
+    """Where `preload` has no effect: no second Python waits for an attempt (decision 307)."""
     policy, path = spec.run_policy, ("spec", "runPolicy", "preload")
     if not policy.preload:
         return

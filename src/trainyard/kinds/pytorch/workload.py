@@ -39,7 +39,7 @@ from trainyard.kinds.tensorboard import TENSOR_BOARDS, log_sources
 from trainyard.kube.embedded_contract import OBSERVE
 
 RESTART_COUNT = "TORCHELASTIC_RESTART_COUNT"
-"""By which scripts tell a restart; torchrun gives its own to its ranks.
+"""By this variable scripts recognise a restart; torchrun sets it for its own ranks.
 https://docs.pytorch.org/docs/stable/elastic/run.html#environment-variables"""
 
 
@@ -51,7 +51,7 @@ def describe(job: PyTorchTrainingJob, settings: Settings) -> Workload:
 class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
     @cached_property
     def specs(self) -> Mapping[str, PyTorchReplicaSpec]:
-        """By rank."""
+        """Replica specs by type, in the order of ranks."""
         return {spec.type: spec for spec in self.spec.by_rank}
 
     @cached_property
@@ -138,7 +138,7 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
         )
 
     def _tensorboard(self, name: str) -> Manifest:
-        """It outlives the end of the job, and goes with the job (decision 38)."""
+        """The TensorBoard, kept when the job ends, and deleted with the job (decision 38)."""
         assert self.spec.tensorboard_spec is not None
         return {
             "apiVersion": TENSOR_BOARDS.api_version,

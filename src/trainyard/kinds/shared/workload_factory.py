@@ -46,7 +46,8 @@ from trainyard.kinds.shared.workload import (
 from trainyard.schema.object_names import fnv1a64
 
 _FIRST_PORT, _PORTS = 20000, 12000
-"""They end below the ports that Linux gives to outgoing connections (32768 to 60999)."""
+"""The range of jobs' ports without namespaces. It ends below the ports that Linux gives to outgoing
+connections (32768 to 60999)."""
 Entry = TypeVar("Entry", bound=ModeEntry)
 
 

@@ -33,11 +33,11 @@ LOGS = "/logs"
 CLAIMS = "/claims"
 GRACE_SECONDS = 5
 FETCHED = ".fetched"
-"""As in ``fetchlogs``."""
+"""As in `payloads/event_file_fetcher.py`."""
 FETCH_SECONDS = 6 * 3600
-"""How long the first round of fetching may take."""
+"""Seconds that the first round of fetching may take."""
 START_SECONDS = 300
-"""How long an image may take to import all that its tensorboard needs."""
+"""Seconds that tensorboard may take to start, with all its imports."""
 
 
 def describe(board: TensorBoard, settings: Settings) -> Viewer:

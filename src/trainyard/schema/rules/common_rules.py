@@ -99,7 +99,7 @@ def labels(value: Object, path: Path) -> Iterator[Problem]:
 
 
 def port_number(value: int, path: Path) -> Iterator[Problem]:
-    """Of TCP or UDP."""
+    """A port number of TCP or UDP."""
     if not 1 <= value <= MOST_PORT:
         yield error(path, f"must be between 1 and {MOST_PORT}, is {value}")
 

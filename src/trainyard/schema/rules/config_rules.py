@@ -10,7 +10,7 @@ from trainyard.schema.problems import REQUIRED, Path, Problem, error
 from trainyard.schema.rules.common_rules import Object, data_key
 
 MOST_BYTES = 1 << 20
-"""Of all values together."""
+"""The limit of all values together."""
 _TLS = ("tls.crt", "tls.key")
 _NEEDED = {
     "kubernetes.io/tls": _TLS,

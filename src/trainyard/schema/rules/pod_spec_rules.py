@@ -40,8 +40,11 @@ _MOST_SERVERS, _MOST_SEARCHES, _MOST_SEARCHED = 3, 32, 2048
 
 
 def grace_seconds(spec: Object) -> int:
-    """How long a pod is given to end: of a negative number 1, as in Kubernetes; at most 68 years,
-    which is what times of the system hold."""
+    """Seconds that a pod may take to end, by its `terminationGracePeriodSeconds`: 30 without one.
+
+    As in Kubernetes, a negative number counts as 1. It is capped at the highest 32-bit integer, 68
+    years, which is what times of the system hold.
+    """
     given = spec.get("terminationGracePeriodSeconds")
     if given is None:
         return GRACE_SECONDS

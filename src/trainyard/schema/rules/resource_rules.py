@@ -65,7 +65,7 @@ def pod_resources(spec: Object, path: Path) -> Iterator[Problem]:
 
 
 def _asked(container: Object, field: str, name: str) -> Decimal:
-    """By a container; who gives a limit alone requests as much."""
+    """The amount that a container requests, or its limit; a limit alone is the request too."""
     given = container.get("resources") or {}
     found = {**(given.get("limits") or {})} if field == "requests" else {}
     found.update(given.get(field) or {})

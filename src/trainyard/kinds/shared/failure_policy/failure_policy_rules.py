@@ -23,10 +23,10 @@ from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
 MOST_RULES = 20
 MOST_PATTERNS = 20
-"""Of `onPodConditions` and of `onReasons`."""
+"""The most entries of `onPodConditions` and of `onReasons`."""
 MOST_VALUES = 255
 HIGHEST_CODE = 255
-"""Of a process on Linux."""
+"""The highest exit code of a process on Linux."""
 
 _PATH: Path = ("spec", "runPolicy", "podFailurePolicy", "rules")
 _FORMS = ("onExitCodes", "onPodConditions", "onReasons")

@@ -12,10 +12,9 @@ from typing import Any
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.pods.command_wrapper import Target, Wrapper, wrap_command
 from trainyard.payloads.shipping import IN_PLACE
+from trainyard.schema.rules.pod_spec_rules import grace_seconds
 
 WRAPPER = Wrapper("trainyard-hold", "/t9k/hold", IN_PLACE, "TRAINYARD_HOLD")
-_GRACE_SECONDS = 30
-"""Kubernetes' own default of `terminationGracePeriodSeconds`."""
 
 
 def programs_for(spec: object) -> Mapping[str, str]:
@@ -37,9 +36,8 @@ def in_place_grace_seconds(
 
 
 def longest_grace_seconds(templates: Iterable[Mapping[str, Any]]) -> int:
-    """Seconds that the processes of a job have to end, by their pods' templates."""
-    given = ((each.get("spec") or {}).get("terminationGracePeriodSeconds") for each in templates)
-    return max((_GRACE_SECONDS if each is None else int(each) for each in given), default=0)
+    """The longest grace period of pods or templates, in seconds."""
+    return max((grace_seconds(each.get("spec") or {}) for each in templates), default=0)
 
 
 def inject_supervisor(target: Target, preload: Sequence[str]) -> None:

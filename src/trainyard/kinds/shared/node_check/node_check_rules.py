@@ -14,7 +14,7 @@ _PATH: Path = ("spec", "runPolicy", "nodeCheck")
 def check_node_check(
     policy: NodeCheck, is_elastic: bool, without_command: Iterable[Path]
 ) -> Iterator[Problem]:
-    """Where nodes cannot be checked. `without_command`: containers that run their image's own
+    """Why nodes cannot be checked. `without_command`: containers that run their image's own
     command, which nothing but the container runtime can start."""
     if not policy.enabled:
         yield from job_rules.check_unused(policy, _PATH)

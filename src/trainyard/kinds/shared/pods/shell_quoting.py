@@ -51,7 +51,7 @@ def replaced_commands(
     debugged: Sequence[Mapping[str, Any]],
     template: Sequence[Mapping[str, Any]],
 ) -> dict[str, str]:
-    """By container: the command of the pod that trains, where the pod in debug mode has another.
+    """Container names, and commands of the pod that trains where the pod in debug mode has others.
 
     Each line also exports the variables that the kind sets in the pod that trains only.
     """
