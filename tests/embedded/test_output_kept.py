@@ -52,3 +52,22 @@ def test_lines_before_an_end_are_in_the_log(
     assert [line for line in said if line.startswith("step")] == [
         f"step {i} loss 0.5" for i in range(20)
     ]
+
+
+def test_lines_of_one_rank_are_shown_wherever_it_runs(trainyard: CommandLine) -> None:
+    """Two in one replica, by their tags; two in replicas of their own, by the replica."""
+    (trainyard.folder / "ranks.py").write_text("import os\nprint('I am', os.environ['RANK'])\n")
+    together = job(
+        "together",
+        container={"args": ["ranks.py"]},
+        torchrunConfig={"enabled": True, "procPerNode": "2"},
+    )
+    apart = job("apart", ["python", "ranks.py"], replicas=2)
+    trainyard.run("up")
+    trainyard.run("submit", "-f", trainyard.manifest("jobs.yaml", together, apart))
+    trainyard.run("wait", "together", "apart")
+    assert trainyard.run("logs", "together", "--rank", "1") == "[rank1]: I am 1\n"
+    assert trainyard.run("logs", "apart", "--rank", "1") == "I am 1\n"
+    assert "no line names rank 7" in trainyard.run("logs", "together", "--rank", "7")
+    assert trainyard.run("logs", "together", "-f", "--rank", "0") == "[rank0]: I am 0\n"
+    trainyard.run("down")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,6 +34,30 @@ if rank == who:
         os.kill(os.getpid(), int(how.removeprefix("signal")))
     sys.exit(int(how))
 dist.barrier()
+"""
+
+
+SAVING = """\
+import os, signal, subprocess, time
+helper, signals = subprocess.Popen(["sleep", "1000"]), []
+signal.signal(signal.SIGTERM, lambda *_: signals.append(1))
+print(f"begun, helper {helper.pid}\\n", end="", flush=True)
+while not signals:
+    time.sleep(0.01)
+time.sleep(1)
+print("rank", os.environ["RANK"], "saved after", len(signals), "signal, helper:", helper.poll())
+"""
+PRINTING = """\
+import os, signal, sys, time
+rank = os.environ["RANK"]
+for step in range(300):
+    print("out", step, "of", rank)
+    print("err", step, file=sys.stderr)
+print("unfinished", end="")
+open(f"done-{rank}", "w").close()
+while not all(os.path.exists(f"done-{each}") for each in range(4)):
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -83,7 +108,7 @@ def test_an_agent_is_not_kept_by_what_it_never_asks(tmp_path: Path) -> None:
 def imported_then(more: str) -> str:
     """The program up to where torchrun is imported, and then this."""
     steps = "leave_own_folder_out", "end_on_sigterm", "let_ranks_be_observed", "import_torchrun"
-    head = torchrun_program(elastic=False).removesuffix("main()\n")
+    head = torchrun_program(elastic=False).removesuffix("main(*RANK_PATCHES)\n")
     return head + "".join(f"{step}()\n" for step in steps) + more
 
 
@@ -125,7 +150,11 @@ def test_a_torch_that_asks_while_it_is_imported_is_answered(tmp_path: Path) -> N
     (package / "_meta_registrations.py").write_text("shape = (3, 5)\n")
     (package / "distributed" / "run.py").write_text("def main(): print(torch.shape)\nimport torch")
     (elastic / "agent/server/api.py").write_text("class SimpleElasticAgent: _exit_barrier = None\n")
-    (elastic / "multiprocessing/api.py").write_text("class SignalException(Exception): pass\n")
+    (elastic / "multiprocessing/api.py").write_text(
+        "class SignalException(Exception): pass\n"
+        "class SubprocessHandler: close = _popen = None\n"
+        "class SubprocessContext: _close = None\n"
+    )
     (elastic / "multiprocessing/errors/__init__.py").write_text(
         "class ChildFailedError(Exception): pass\n"
     )
@@ -147,6 +176,46 @@ def test_modules_beside_the_script_are_none_of_the_agents(tmp_path: Path) -> Non
     (tmp_path / "bin" / "train").chmod(0o755)
     with launch(tmp_path, "--no-python", "bin/train") as process:
         assert exit_code(process) == 4
+
+
+def test_a_rank_that_is_to_end_keeps_what_it_has_started_until_it_has_ended(tmp_path: Path) -> None:
+    """As the workers of a DataLoader, without which it cannot go on to a place where it saves."""
+    (tmp_path / "train.py").write_text(SAVING)
+    with launch(tmp_path, "train.py", processes=2) as process:
+        assert process.stdout is not None
+        begun = [next(line for line in process.stdout if b"begun" in line) for _ in range(2)]
+        process.terminate()
+        rest = process.communicate(timeout=TIMEOUT_SECONDS)[0].decode()
+    assert sorted(re.findall(r"rank \d saved after \d+ signal, helper: None", rest)) == [
+        "rank 0 saved after 1 signal, helper: None",
+        "rank 1 saved after 1 signal, helper: None",
+    ], (begun, rest)
+    assert process.returncode == 143
+    for helper in map(int, re.findall(rb"helper (\d+)", b"".join(begun))):
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while Path(f"/proc/{helper}").exists():
+            assert time.monotonic() < until, "what a rank left behind goes on"
+            time.sleep(0.01)
+
+
+def test_lines_of_ranks_are_whole_and_begin_with_their_rank(tmp_path: Path) -> None:
+    """Unbuffered, each word of a `print` is a write of its own."""
+    (tmp_path / "train.py").write_text(PRINTING)
+    with launch(tmp_path, "train.py", processes=4, env={"PYTHONUNBUFFERED": "1"}) as process:
+        said = process.communicate(timeout=TIMEOUT_SECONDS)[0].decode().splitlines()
+    for rank in range(4):
+        out = [line for line in said if line.startswith(f"[rank{rank}]: out")]
+        assert out == [f"[rank{rank}]: out {step} of {rank}" for step in range(300)]
+        errors = [line for line in said if line.startswith(f"[rank{rank}]: err")]
+        assert errors == [f"[rank{rank}]: err {step}" for step in range(300)]
+        assert f"[rank{rank}]: unfinished" in said
+    assert process.returncode == 137
+
+
+def test_a_lone_rank_writes_as_it_would(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print('50%\\r100%', end='')")
+    with launch(tmp_path, "train.py") as process:
+        assert process.communicate(timeout=TIMEOUT_SECONDS)[0] == b"50%\r100%"
 
 
 def test_sigterm_of_the_launch_is_143(tmp_path: Path) -> None:

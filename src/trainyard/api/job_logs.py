@@ -17,6 +17,7 @@ from trainyard.client.kept_logs import find_kept, kept_logs, read_kept, reader
 from trainyard.client.log_streams import (
     LogFollower,
     follow_logs,
+    lines_of_rank,
     read,
     shown_container,
 )
@@ -47,12 +48,46 @@ class LogLines(NamedTuple):
 async def read_logs(
     target: ClusterTarget, job: Job, request: LogRequest, note: Note, grow: Grow | None = None
 ) -> AsyncGenerator[LogLines]:
-    """What the replicas have written; with `follow`, until the job has ended, all together.
+    """What the replicas, or one rank, have written; with `follow`, until the job has ended, all
+    together.
 
     The first block of a log that is followed is empty; after it `grow` is called.
 
     Raises CommandError where there is no log, or no such replica or container.
     """
+    rank = request.rank
+    if rank is not None:
+        alone = _replica_of_rank(job, await pods_of(target.client, job), request, rank)
+        if alone:
+            request, rank = replace(request, replica=alone), None
+        else:
+            grow = None
+    is_found = rank is None
+    async with contextlib.aclosing(_read(target, job, request, note, grow)) as blocks:
+        async for each in blocks:
+            if rank is None or not each.data:
+                yield each
+            elif lines := lines_of_rank(each.data, rank):
+                is_found = True
+                yield each._replace(data=lines)
+    if not is_found:
+        note(
+            f"no line names rank {rank}: lines do where several ranks share a log; where each has "
+            "a replica of its own, ask for that: --replica NAME"
+        )
+
+
+def _replica_of_rank(job: Job, pods: Sequence[PodView], request: LogRequest, rank: int) -> str:
+    """The replica that is the rank, by its variable RANK; empty if none is."""
+    for pod in pods:
+        if pod.variable(shown_container(job, pod, request), "RANK") == str(rank):
+            return job.replica_of(pod.name)
+    return ""
+
+
+async def _read(
+    target: ClusterTarget, job: Job, request: LogRequest, note: Note, grow: Grow | None
+) -> AsyncGenerator[LogLines]:
     if request.previous and job.run_policy.get("restartMode") == "InPlace":
         is_found = False
         async for each in _before_in_place(target, job, request):

@@ -34,6 +34,8 @@ class LogRequest(LogOptions):
 
     replica: str = ""
     container: str = ""
+    rank: int | None = None
+    """Only what this rank of the job wrote."""
 
 
 class Lines:
@@ -171,6 +173,15 @@ class Stamped:
             self.told += 1
             self.since, self._count = stamp.decode(), self._count + 1 if is_same else 1
         return told
+
+
+def lines_of_rank(lines: bytes, rank: int) -> bytes:
+    """Those of whole lines, with times or without, that are tagged by a rank.
+
+    The tag is that of `payloads.rank_output`; pdsh puts its host before it.
+    """
+    tagged = rb"^(?:\d{4}-\d\d-\d\dT\S+ )?(?:[\w.-]+: )?\[rank%d\]:.*\n" % rank
+    return b"".join(re.findall(tagged, lines, re.MULTILINE))
 
 
 async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:

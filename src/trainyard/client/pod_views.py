@@ -84,6 +84,12 @@ class PodView:
         """Its containers as the spec lists them, without init containers."""
         return [str(container["name"]) for container in self.spec.get("containers") or ()]
 
+    def variable(self, container: str, name: str) -> str:
+        """The value of a container's environment variable, as the spec has it; empty if not."""
+        specs = self.spec.get("containers") or ()
+        variables = next((each.get("env") or () for each in specs if each["name"] == container), ())
+        return next((each.get("value", "") for each in variables if each["name"] == name), "")
+
     @property
     def init_container_names(self) -> list[str]:
         return [str(container["name"]) for container in self.spec.get("initContainers") or ()]

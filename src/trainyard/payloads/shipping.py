@@ -71,6 +71,8 @@ _NAMES_IN_PODS = {
     for files in (SSH_LAUNCH, NODE_CHECK)
     for name, module in files.items()
 }
+_INLINED = ("rank_output",)
+"""Modules that have no file in a pod: a job's ConfigMap may be older than they are."""
 _IMPORT = re.compile(r"^( *)from trainyard\.payloads(?:\.([\w.]+))? import (.*)$", re.MULTILINE)
 _OWN_FOLDER = '__import__("sys").path.insert(0, __file__.rpartition("/")[0])\n'
 """Programs run in isolated mode (`python -I`), which leaves their folder out of the path."""
@@ -97,12 +99,14 @@ def torchrun_program(*, elastic: bool) -> str:
 
     It is in the command of every pod of a PyTorchTrainingJob, so it has no docstrings or comments.
     """
-    launch = _without_comments(source("torchrun.torchrun_program"))
-    if not elastic:
-        return launch + "main()\n"
-    patches = _without_comments(source("torchrun.torchrun_elastic"))
-    patches = re.sub(r"^from (?:__future__|trainyard).*\n", "", patches, flags=re.MULTILINE)
-    return f"{launch}{patches}main(*ELASTIC_PATCHES)\n"
+    parts = ["torchrun.torchrun_program", "rank_output", "torchrun.torchrun_ranks"]
+    patches = "*RANK_PATCHES"
+    if elastic:
+        parts.append("torchrun.torchrun_elastic")
+        patches += ", *ELASTIC_PATCHES"
+    first, *others = parts
+    text = _without_comments(source(first)) + "".join(map(_inlined, others))
+    return f"{text}main({patches})\n"
 
 
 def observer_hook() -> str:
@@ -129,6 +133,12 @@ def observer_archive() -> str:
     return base64.b64encode(packed.getvalue()).decode()
 
 
+def _inlined(module: str) -> str:
+    """The text as a part of another one."""
+    text = _without_comments(source(module))
+    return re.sub(r"^from (?:__future__|trainyard).*\n", "", text, flags=re.MULTILINE)
+
+
 def _without_comments(text: str) -> str:
     """Without docstrings, lines of comments, and empty lines."""
     lines = text.splitlines(keepends=True)
@@ -145,6 +155,8 @@ def _for_folder(module: str) -> str:
 
     def rewrite(found: re.Match[str]) -> str:
         indent, path, names = found.groups()
+        if path in _INLINED:
+            return _inlined(path)
         if path in _NAMES_IN_PODS:
             line = f"{indent}from {_NAMES_IN_PODS[path]} import {names}"
         else:

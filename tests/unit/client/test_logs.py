@@ -10,7 +10,14 @@ import pytest
 from tests.unit.client.objects import found, job, pod, pod_name, task, views
 from trainyard.client.cluster_target import CommandError
 from trainyard.client.kept_logs import find_kept, kept_logs, read_kept
-from trainyard.client.log_streams import LONGEST_LINE, Lines, LogRequest, shown_container, texts
+from trainyard.client.log_streams import (
+    LONGEST_LINE,
+    Lines,
+    LogRequest,
+    lines_of_rank,
+    shown_container,
+    texts,
+)
 from trainyard.client.pod_views import PodView
 from trainyard.client.replica_commands import check_container
 
@@ -23,6 +30,20 @@ def test_bytes_are_cut_into_whole_lines_and_the_last_one_is_finished() -> None:
         b"two\n",
     ]
     assert [lines.end(), lines.end()] == [b"thr\n", b""]
+
+
+def test_lines_of_a_rank_are_found_by_their_tag() -> None:
+    lines = [
+        b"[rank3]: one\n",
+        b"[rank13]: of another\n",
+        b"worker-1: [rank3]: through pdsh\n",
+        b"2026-11-26T20:00:00.1Z [rank3]: with its time\n",
+        b"2026-11-26T20:00:00.1+02:00 worker-1: [rank3]: both\n",
+        b"the agent's, which speaks of [rank3]: itself\n",
+        b"[rank3]: \xff\rprogress\n",
+    ]
+    expected = [lines[at] for at in (0, 2, 3, 4, 6)]
+    assert lines_of_rank(b"".join(lines), 3) == b"".join(expected)
 
 
 def test_a_line_that_is_too_long_is_cut_wherever_its_chunks_end() -> None:

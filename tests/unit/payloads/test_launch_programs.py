@@ -56,6 +56,14 @@ def test_an_argument_survives_deepspeed_pdsh_and_a_shell(argument: str) -> None:
         ),
         (["module", "m", "--local_rank=9"], [sys.executable, "-u", "-m", "m", "--local_rank=9"]),
         (["--local_rank=0", "exec", "./x"], ["./x", "--local_rank=0"]),
+        (
+            ["--local_rank=0", "exec", "python3", "-W", "error", "-u", "x.py", "-a"],
+            ["python3", "-W", "error", "-u", "x.py", "--local_rank=0", "-a"],
+        ),
+        (
+            ["--local_rank=0", "exec", "/usr/bin/python3.12", "-m", "pkg", "a"],
+            ["/usr/bin/python3.12", "-m", "pkg", "--local_rank=0", "a"],
+        ),
     ],
 )
 def test_a_rank_runs_what_deepspeed_would_have(arguments: list[str], expected: list[str]) -> None:
@@ -82,6 +90,28 @@ def test_a_rank_reports_its_start_and_its_end(tmp_path: Path, script: str, code:
     start, end = sorted(os.listdir(tmp_path / "reports"), reverse=True)
     assert start == "start-5"
     assert end.startswith(f"end-5-{code}-")
+
+
+def test_lines_of_ranks_that_share_a_log_are_whole_and_begin_with_their_rank(
+    tmp_path: Path,
+) -> None:
+    programs = ship(tmp_path / "programs")
+    (tmp_path / "reports").mkdir()
+    words = "import os, sys\nfor i in range(300): print('out', i); print('err', i, file=sys.stderr)"
+    (tmp_path / "script.py").write_text(f"{words}\nprint('unfinished', end='')\n")
+    shared = {**os.environ, "TRAINYARD_RUN": str(tmp_path), "WORLD_SIZE": "3"}
+    argv = [sys.executable, str(programs / "rank.py"), "python", str(tmp_path / "script.py")]
+    with open(tmp_path / "log", "ab") as log:
+        ranks = [
+            subprocess.Popen(argv, env={**shared, "RANK": str(rank)}, stdout=log, stderr=log)
+            for rank in range(3)
+        ]
+        assert [rank.wait(60) for rank in ranks] == [0, 0, 0]
+    said = (tmp_path / "log").read_text().splitlines()
+    both = [f"{which} {i}" for i in range(300) for which in ("out", "err")]
+    for rank in range(3):
+        own = [line for line in said if line.startswith(f"[rank{rank}]: ")]
+        assert own == [f"[rank{rank}]: {text}" for text in (*both, "unfinished")]
 
 
 @settings(max_examples=25)

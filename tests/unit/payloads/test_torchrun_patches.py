@@ -22,6 +22,7 @@ from trainyard.payloads.torchrun.torchrun_elastic import (
     MISSES_MEMBERS,
 )
 from trainyard.payloads.torchrun.torchrun_program import WAITS_AT_END
+from trainyard.payloads.torchrun.torchrun_ranks import ASKS_RANKS_ALONE, TAGS_LINES
 
 TORCH = {
     "__init__.py": "",
@@ -79,6 +80,28 @@ class DynamicRendezvousHandler:
     def _get_deadline(self, limit):
         return limit
 """,
+    "distributed/elastic/multiprocessing/api.py": """
+import subprocess
+class SubprocessHandler:
+    def __init__(self, args, env):
+        self._stdout = self._stderr = None
+        self.proc = self._popen(args, env)
+    def _popen(self, args, env):
+        return subprocess.Popen(
+            args, env=env, stdout=self._stdout, stderr=self._stderr, start_new_session=True
+        )
+    def close(self, death_sig=None):
+        print("closed its group")
+        self.proc.kill()
+class SubprocessContext:
+    def __init__(self, handlers):
+        self.subprocess_handlers = handlers
+    def _close(self, death_sig, timeout=30):
+        for handler in self.subprocess_handlers.values():
+            handler.close(death_sig)
+            if handler.proc.wait() == -15:
+                print("asked it alone")
+""",
     "distributed/elastic/multiprocessing/errors.py": """
 import types
 class ChildFailedError(Exception):
@@ -86,9 +109,10 @@ class ChildFailedError(Exception):
         return 0, types.SimpleNamespace(exitcode=-9)
 """,
     "distributed/run.py": """
-import types
+import os, signal, types
 import torch.distributed
 from torch.distributed.elastic.agent.server import local_elastic_agent
+from torch.distributed.elastic.multiprocessing.api import SubprocessContext, SubprocessHandler
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 def main():
@@ -108,17 +132,27 @@ def main():
     except ValueError:
         handler.shutdown()
     agent._exit_barrier()
+    env = {"RANK": "3", "LOCAL_WORLD_SIZE": "2"}
+    rank = SubprocessHandler(["sh", "-c", "echo begun; kill -STOP $$; exec sleep 9"], env)
+    os.waitpid(rank.proc.pid, os.WUNTRACED)
+    os.kill(rank.proc.pid, signal.SIGCONT)
+    SubprocessContext({0: rank})._close(15)
     from torch import another
     raise ChildFailedError("a rank failed")
 """,
 }
-WHOLE = ["met 2", "missing 1", "HEALTHY", "_RendezvousExitOp", "waited"]
+WHOLE = [
+    *("met 2", "missing 1", "HEALTHY", "_RendezvousExitOp", "waited"),
+    *("asked it alone", "[rank3]: begun"),
+]
 LOST: dict[str, dict[str, str]] = {
     WAITS_AT_END: {},
     MISSES_MEMBERS: {"missing 1": "missing 0", "HEALTHY": "FAILED"},
     LEAVES_OPEN: {"_RendezvousExitOp": "closed"},
     FORGIVES: {"HEALTHY": "FAILED"},
     MEETS_AGAIN: {"met 2": "gave up"},
+    ASKS_RANKS_ALONE: {"asked it alone": "closed its group"},
+    TAGS_LINES: {"[rank3]: begun": "begun"},
 }
 """What torch's own does instead where we do without one behaviour."""
 RENAMED = {
@@ -149,6 +183,12 @@ RENAMED = {
     "LocalElasticAgent": [FORGIVES, MEETS_AGAIN],
     "local_elastic_agent": [FORGIVES, MEETS_AGAIN],
     "DistStoreError": [],
+    "SubprocessHandler": [ASKS_RANKS_ALONE, TAGS_LINES],
+    "SubprocessContext": [ASKS_RANKS_ALONE],
+    "proc": [ASKS_RANKS_ALONE],
+    "_close": [ASKS_RANKS_ALONE],
+    "_stdout": [ASKS_RANKS_ALONE, TAGS_LINES],
+    "_popen": [TAGS_LINES],
 }
 """Private names, and what a launch does without where torch has no such name."""
 
@@ -170,9 +210,14 @@ def launch(folder: Path, renamed: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
+def said(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Its lines, with the rank's last: the agent's own are written when it ends."""
+    return sorted(done.stdout.splitlines(), key=lambda line: line.endswith("begun"))
+
+
 def test_a_torch_with_all_names_is_patched(tmp_path: Path) -> None:
     done = launch(tmp_path)
-    assert (done.returncode, done.stdout.split("\n")[:-1]) == (137, WHOLE), done.stderr
+    assert (done.returncode, said(done)) == (137, WHOLE), done.stderr
     assert "this torch has no" not in done.stderr
 
 
@@ -185,7 +230,7 @@ def test_without_a_name_the_launch_goes_on_and_says_what_is_lost(tmp_path: Path,
         assert done.stderr.count(f"trainyard: this torch has no {behaviour} (") == 1, done.stderr
     assert done.stderr.count("this torch has no") == len(RENAMED[name]), done.stderr
     assert done.returncode == 137
-    assert [line.replace("_2", "") for line in done.stdout.splitlines()] == expected
+    assert [line.replace("_2", "") for line in said(done)] == expected
 
 
 def test_without_the_failures_of_ranks_torchruns_own_exit_code_stays(tmp_path: Path) -> None:

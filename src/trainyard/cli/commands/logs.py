@@ -31,6 +31,12 @@ _LAST_BYTES = 64
 )
 @container_option
 @click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only what this rank wrote, of the lines that are wanted otherwise.",
+)
+@click.option(
     "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines."
 )
 @click.option(
@@ -51,7 +57,8 @@ _LAST_BYTES = 64
 async def command(client: AsyncClient, job: Job, **wanted: Any) -> None:
     """Print what the replicas of a job write.
 
-    Lines of several replicas begin with the replica's name. With -f, replicas that are created
+    Lines of several replicas begin with the replica's name, those of several ranks in one log with
+    the rank: [rank3]. With -f, replicas that are created
     later join in, and the command ends with the job.
     """
     show: LogPrinter | None = None

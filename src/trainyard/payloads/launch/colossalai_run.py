@@ -18,6 +18,10 @@ import sys
 import time
 from importlib import import_module
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any
+
 _LAST_SECONDS = 2.0
 """For what a failed launch leaves of its processes, one a host."""
 
@@ -64,6 +68,40 @@ def watch() -> None:
     signal.signal(signal.SIGCHLD, note)
 
 
+class WholeLines:
+    """A stream that is written whole lines at a time; other hosts' processes write there, too."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream, self.rest = stream, ""
+
+    def write(self, text: str) -> None:
+        """Write the lines that are whole by now."""
+        lines, newline, self.rest = (self.rest + text).rpartition("\n")
+        self.stream.write(lines + newline)
+
+    def flush(self) -> None:
+        """Nothing is held back but an unfinished line."""
+        self.stream.flush()
+
+
+def keep_lines_whole() -> None:
+    """invoke (`invoke/runners.py`) writes what came of a host so far, whole lines or not."""
+    try:
+        runner: Any = import_module("invoke.runners").Runner
+        handle = runner._handle_output
+    except (ImportError, AttributeError):
+        return
+
+    def handle_output(self: Any, buffer_: Any, hide: bool, output: Any, reader: Any) -> None:
+        lines = WholeLines(output)
+        handle(self, buffer_, hide, lines, reader)
+        if lines.rest:
+            lines.write("\n")
+            lines.flush()
+
+    runner._handle_output = handle_output
+
+
 def main() -> None:
     """Become ``colossalai``."""
     settings, script, pod, *arguments = sys.argv[1:]
@@ -80,6 +118,7 @@ def main() -> None:
     os.environ["TRAINYARD_LAUNCHER"] = pod
     sys.argv = [script, *arguments]
     watch()
+    keep_lines_whole()
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:

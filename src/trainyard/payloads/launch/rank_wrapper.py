@@ -3,8 +3,9 @@
 ``deepspeed`` starts this in place of the user's script, because it turns exit codes into others
 (a SIGKILL into 247, some signals into 0) and, through pdsh and a remote shell, arguments into
 others too. Arguments that a shell or pdsh could change arrive encoded (``encoded-argument:`` and
-base64). The program is started exactly as ``deepspeed`` would have: ``python -u script``,
-``python -u -m module`` or the program itself, ``--local_rank`` first.
+base64). The program is started as ``deepspeed`` would have: ``python -u script``,
+``python -u -m module`` or the program itself, ``--local_rank`` first among its arguments. The lines
+of ranks that share a log are kept apart (`rank_output`).
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from __future__ import annotations
 import base64
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+from trainyard.payloads.rank_output import RankOutput, shared_output
+
 ENCODED = "encoded-argument:"
 PR_SET_PDEATHSIG = 1
 NOT_FOUND = 127
+PYTHON = re.compile(r"(?:.*/)?python[0-9.]*")
 
 
 def decode(argument: str) -> str:
@@ -40,12 +45,42 @@ def command(arguments: list[str]) -> list[str]:
         "module": [sys.executable, "-u", "-m", program],
         "exec": [program],
     }[form]
-    return [*head, *local_rank, *rest]
+    own = count_python_words(rest) if form == "exec" and PYTHON.fullmatch(program) else 0
+    return [*head, *rest[:own], *local_rank, *rest[own:]]
+
+
+def count_python_words(words: list[str]) -> int:
+    """How many arguments of a Python are its own: the others are the script's or module's."""
+    count = 0
+    while count < len(words) and words[count].startswith("-"):
+        option = words[count]
+        count += 2 if option in ("-W", "-X", "-m", "-c") else 1
+        if option in ("-m", "-c"):
+            return count
+    return count + 1
 
 
 def report(run: str, name: str) -> None:
     """Reports are empty files: a name appears at once or not at all."""
     Path(run, "reports", name).touch()
+
+
+def pipes(output: RankOutput, rank: str) -> tuple[int, int]:
+    """Ends for the rank's standard output and error."""
+    end = output.pipe(rank, 1)
+    return end, end if shared_output() else output.pipe(rank, 2)
+
+
+def wait(process: subprocess.Popen[bytes], output: RankOutput | None, ends: set[int]) -> int:
+    """The exit code of the rank, when all that it wrote is passed on."""
+    if output is None:
+        return process.wait()
+    for end in ends:
+        os.close(end)
+    output.start()
+    code = process.wait()
+    output.drain()
+    return code
 
 
 def main() -> None:
@@ -69,10 +104,12 @@ def main() -> None:
 
     report(run, f"start-{rank}")
     argv = command(sys.argv[1:])
+    output = RankOutput() if os.environ.get("WORLD_SIZE", "1") != "1" else None
+    out, err = pipes(output, rank) if output else (None, None)
     try:
-        process = subprocess.Popen(argv, preexec_fn=prepare_child)
+        process = subprocess.Popen(argv, preexec_fn=prepare_child, stdout=out, stderr=err)
         asked.append(Path(run, "asked", str(process.pid)))
-        code = process.wait()
+        code = wait(process, output, {end for end in (out, err) if end is not None})
     except OSError as error:
         print(f"trainyard: cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
         code = NOT_FOUND

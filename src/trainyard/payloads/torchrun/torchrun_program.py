@@ -29,6 +29,8 @@ OBSERVE, OBSERVER_PATH = "TRAINYARD_OBSERVE", "/t9k/observer"
 WAITS_AT_END = "way to end a replica that waits for the others at its end"
 
 _said: set[str] = set()
+at_end: list[Callable[[], None]] = []
+"""What is to be done when the ranks have ended, before this process ends."""
 
 
 def warn_once(behaviour: str, error: Exception) -> None:
@@ -155,7 +157,9 @@ def let_signals_end_the_exit_barrier() -> None:
     signal.set_wakeup_fd(write)
 
     def end_on_signal() -> None:
-        os._exit(128 + os.read(read, 1)[0])
+        number = os.read(read, 1)[0]
+        finish()
+        os._exit(128 + number)
 
     def wait_for_others(self: Any) -> None:
         threading.Thread(target=end_on_signal, daemon=True).start()
@@ -173,6 +177,12 @@ def apply_patches(patches: Sequence[Patch]) -> None:
             warn_once(behaviour, error)
 
 
+def finish() -> None:
+    """Do what is to be done at the end; once."""
+    while at_end:
+        at_end.pop()()
+
+
 def run_with_exit_codes(torchrun: Callable[[], None]) -> None:
     """Run torchrun, and end with the code of the first rank that failed.
 
@@ -184,6 +194,7 @@ def run_with_exit_codes(torchrun: Callable[[], None]) -> None:
     try:
         torchrun()
     except Exception as error:
+        finish()
         code = _code_of_first_failure(error)
         if code is not None:
             print(error, file=sys.stderr)
@@ -194,6 +205,8 @@ def run_with_exit_codes(torchrun: Callable[[], None]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(128 + sigval)
+    finally:
+        finish()
 
 
 def _code_of_first_failure(error: Exception) -> int | None:
