@@ -11,6 +11,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,7 +78,7 @@ class Machine(Yard):
     def __init__(self, folder: Path, sources: Path) -> None:
         super().__init__(folder)
         self._sources = sources
-        self._options = ("--volume", f"{CLAIM}={self.data}", "--resource", "nvidia.com/gpu=1")
+        self.options = ("--volume", f"{CLAIM}={self.data}", "--resource", "nvidia.com/gpu=1")
 
     def use(self, version: str) -> None:
         """Every command is that of the version from now on."""
@@ -90,13 +91,18 @@ class Machine(Yard):
         if version == NOW:
             self.run("restart")
             return
-        pid = int(json.loads((self.state / "cluster.json").read_text())["pid"])
-        os.kill(pid, signal.SIGKILL)
-        until(lambda: "no cluster is up" in self.run("status", code=None), "it is gone")
+        self.kill_cluster()
         self.up()
 
+    def kill_cluster(self) -> None:
+        """End it as a power cut would, but for its pod runtime."""
+        pid = int(json.loads((self.state / "cluster.json").read_text())["pid"])
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: "no cluster is up" in self.run("status", code=None), "it is gone")
+
     def up(self) -> None:
-        self.run("up", *self._options)
+        self.run("up", *self.options)
 
     def await_running(self, job: str, count: int, text: str = "") -> None:
         """Wait until the job has so many processes with the text in their command lines."""
