@@ -141,6 +141,16 @@ def test_restart_changes_the_version_under_replicas_and_keeps_the_options(
     succeed(trainyard, replicas, release)
 
 
+def test_a_restart_of_what_a_newer_version_stores_touches_nothing(trainyard: CommandLine) -> None:
+    trainyard.run("up")
+    record = trainyard.state / "cluster.json"
+    fields = json.loads(record.read_text())
+    record.write_text(json.dumps(fields | {"formats": {"store": 99}, "added": [1]}))
+    said = trainyard.run("restart", code=1)
+    assert "a newer format (99, this one knows 1): nothing was changed" in said
+    assert f"process {fields['pid']}," in trainyard.run("status")
+
+
 def test_a_restart_without_a_cluster_says_how_to_start_one(trainyard: CommandLine) -> None:
     assert "start one with: trainyard up" in trainyard.run("restart", code=1)
 
@@ -177,8 +187,8 @@ def test_a_pod_runtime_without_pods_makes_room_for_that_of_the_present_version(
     other.run("wait", "ended")
     (before,) = named("trainyard-shim", other)
     until(lambda: other.run("status").count("0 running"), "its pod has ended")
-    said = trainyard.run("restart")
-    assert "pod runtime" not in said
+    kill_cluster(other)
+    trainyard.run("up")
     (after,) = named("trainyard-shim", trainyard)
     assert after != before
     assert "pod runtime" not in trainyard.run("status")
@@ -208,6 +218,9 @@ def test_a_pod_runtime_of_another_wire_version_is_refused_and_goes_on(
     other = other_version(tmp_path, ("\nVERSION = 7\n", "\nVERSION = 8\n"))
     other.run("up")
     replicas, release = start_replicas(other)
+    before = other.run("status").splitlines()[0].partition("process")[2]
+    assert "(wire version 8, here 7): nothing was changed" in trainyard.run("restart", code=1)
+    assert other.run("status").splitlines()[0].partition("process")[2] == before
     kill_cluster(other)
     said = trainyard.run("up", code=1)
     assert "(wire version 8, here 7)" in said

@@ -168,7 +168,7 @@ def _become_background(wanted: _Background) -> None:
             traceback.print_exc()
         text = str(expected or f"{type(error).__name__}: {error}; see {paths.log}")
         if shim is not None and shim.keeps_pods:
-            text += "; replicas that run go on, and the next `trainyard up` takes them over"
+            text += "; replicas that run go on, for a cluster that can take them over"
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} the cluster{FAILED}{text}", file=sys.stderr)
         _report(ready, text.encode())
     finally:

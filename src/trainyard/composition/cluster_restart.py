@@ -11,9 +11,11 @@ from trainyard.composition.background_cluster import ensure_up
 from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.composition.cluster_shutdown import end_process
 from trainyard.embedded.scheduler.resource_requests import format_amount
+from trainyard.embedded.storage.store import FORMAT
 from trainyard.machine.ownership import check_folder
 from trainyard.machine.state_folder import Paths, RunningCluster
 from trainyard.machine.users import AllowList
+from trainyard.podruntime import protocol
 from trainyard.schema.errors import TrainyardError
 
 
@@ -23,9 +25,11 @@ def restart_cluster(
     """End the cluster but not its pods, and start one with its options that takes them over.
 
     It is killed: clusters of all versions leave their pods then, and what they have confirmed is
-    stored. Raises NotOurs for the folder of another user, TrainyardError when no cluster starts.
+    stored. Raises NotOurs for the folder of another user, and TrainyardError when no cluster
+    starts, or where it is known before that none would, which touches nothing.
     """
     check_folder(paths.folder, owner=True)
+    _check_formats(found)
     shape = _shape(found)
     with suppress(OSError):  # a folder that is gone: pods run where this command does
         os.chdir(_working_folder(found))
@@ -34,8 +38,27 @@ def restart_cluster(
     try:
         return ensure_up(shape, warn, allowed=allowed)
     except TrainyardError as error:
-        earlier = found.version or "the version that it had"
-        raise TrainyardError(f"{error}; or go back to trainyard {earlier}") from error
+        raise TrainyardError(f"{error}; or go back to {_name(found)}") from error
+
+
+def _name(found: RunningCluster) -> str:
+    return f"trainyard {found.version}" if found.version else "the trainyard that was up"
+
+
+def _check_formats(found: RunningCluster) -> None:
+    """Raise TrainyardError where this trainyard cannot take over what the cluster has."""
+    store, wire = (found.formats.get(name) for name in ("store", "wire"))
+    if store is not None and store > FORMAT:
+        raise TrainyardError(
+            f"{_name(found)} is up, which stores objects in a newer format ({store}, this one "
+            f"knows {FORMAT}): nothing was changed; upgrade trainyard"
+        )
+    if wire is not None and wire != protocol.VERSION:
+        raise TrainyardError(
+            f"{_name(found)} is up, whose pods this one cannot take over (wire version {wire}, "
+            f"here {protocol.VERSION}): nothing was changed; once no job runs, "
+            "`trainyard down` and `trainyard up`"
+        )
 
 
 def _working_folder(found: RunningCluster) -> str:

@@ -206,8 +206,17 @@ def _write_record(cluster: Cluster, node_settings: NodeSettings) -> None:
         interpreters.find_interpreter(image_environment("", node_settings)) or "",
         settings.as_json(),
         settings.version,
-        agent.build,
+        agent.hello.build,
+        _formats(settings) | {"wire": agent.hello.version},
     ).write(settings.paths)
+
+
+def _formats(settings: ClusterSettings) -> dict[str, int]:
+    if not settings.is_durable:
+        return {}
+    from trainyard.embedded.storage.store import FORMAT
+
+    return {"store": FORMAT}
 
 
 def _store(paths: Paths) -> Store:

@@ -176,6 +176,9 @@ class RunningCluster:
     """Which trainyard it is (`installed_version`); "": one that did not record it."""
     runtime: str = ""
     """Which trainyard its pod runtime is of, that of a cluster before it perhaps."""
+    formats: dict[str, int] = field(default_factory=dict)
+    """What another version has to know to take it over: `store`, the format of the database, and
+    `wire`, the version of its pod runtime's protocol. Empty: it did not record them."""
 
     def write(self, paths: Paths) -> None:
         """Write the record, atomically, for other processes to find."""
@@ -221,10 +224,11 @@ def _read_record(paths: Paths) -> RunningCluster:
     given = {name: record[name] for name in _RECORD_FIELDS}
     for name in ("python", "version", "runtime"):  # older clusters did not record them
         given[name] = value if isinstance(value := record.get(name), str) else ""
-    settings = record.get("settings")
+    settings, formats = record.get("settings"), record.get("formats")
     return RunningCluster(
         **given,
         settings=settings if isinstance(settings, dict) else {},
+        formats=formats if isinstance(formats, dict) else {},
     )
 
 

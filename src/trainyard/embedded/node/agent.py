@@ -118,9 +118,9 @@ class NodeAgent:
         return self._runtime.hello.reason
 
     @property
-    def build(self) -> str:
-        """Which build of the pod runtime runs the pods."""
-        return self._runtime.hello.build
+    def hello(self) -> protocol.Hello:
+        """What the pod runtime says of itself."""
+        return self._runtime.hello
 
     async def open_listener(self, port: int) -> socket.socket:
         """A socket that listens where all pods reach it; raises RuntimeRefused."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from trainyard.embedded.storage.disk_reserve import RESERVED_BYTES, DiskReserve
 from trainyard.embedded.storage.row_writes import DiskFull, StorageError, Write
 
-_FORMAT = 1
+FORMAT = 1
 """Stored as SQLite's user_version; a newer number means a newer trainyard wrote the file."""
 
 _SCHEMA = """
@@ -76,7 +76,7 @@ class Store:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {FORMAT}; COMMIT;")
         except BaseException:
             db.close()
             raise
@@ -156,10 +156,10 @@ def _check_format(path: Path) -> None:
     """Raise StorageError for the file of a newer version, which is not changed."""
     with closing(_open_read_only(path)) as db:
         found = db.execute("PRAGMA user_version").fetchone()[0]
-    if found > _FORMAT:
+    if found > FORMAT:
         raise StorageError(
             f"cannot open {path}: a newer trainyard wrote it (format {found}, this one "
-            f"knows {_FORMAT}); upgrade trainyard or use another state folder"
+            f"knows {FORMAT}); upgrade trainyard or use another state folder"
         )
 
 
