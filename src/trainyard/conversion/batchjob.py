@@ -93,7 +93,6 @@ def convert(fields: Fields) -> list[Object]:
         )
         made |= rules
         foreign_common.note_without_ttl(spec, policy)
-    spec.note_remaining()
     return [
         foreign_common.job(
             "torchrun" if launch is not None else "none", metadata, {**made, **beside}
@@ -131,7 +130,6 @@ def take_pods(spec: Fields, default_mode: str) -> JobPods:
 def _failure_rule(rule: Fields) -> Object | None:
     action = rule.take("action")
     found = {key: rule.take(key) for key in ("onExitCodes", "onPodConditions") if key in rule}
-    rule.note_remaining()
     if action != "FailIndex":
         return {"action": action, **found}
     rule.notes.append(Note(rule.path, "FailIndex has no counterpart: FailJob ends the job"))
@@ -146,8 +144,6 @@ def _success_rules(policy: Fields, part: JobPods) -> Object:
             rule.drop("succeededCount", "name the replicas that have to succeed: successRules")
         if indexes:
             found.append({_TYPE: _parse_indexes(indexes, rule, part.replicas)})
-        rule.note_remaining()
-    policy.note_remaining()
     return {"successRules": found} if found else {}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from trainyard.schema.dataclass import dataclass
@@ -31,13 +32,15 @@ class Note(NamedTuple):
 class Fields:
     """A mapping of the original, from which a converter takes fields.
 
-    `note_remaining` adds a note for each field that was not taken. Methods raise CannotConvert for
-    a value of the wrong type.
+    `note_remaining` of the whole object adds a note for each field that was not taken, here or in a
+    mapping that was. Methods raise CannotConvert for a value of the wrong type.
     """
 
     _left: dict[str, Any]
     path: Path
     notes: list[Note]
+    _taken: list[Fields] = field(default_factory=list)
+    """The mappings that were taken."""
 
     @classmethod
     def of(cls, obj: dict[str, Any]) -> Fields:
@@ -80,15 +83,19 @@ class Fields:
         found = self._left.pop(key, None)
         if found is not None and not isinstance(found, dict):
             raise CannotConvert(f"{self.at(key)} is no mapping")
-        return Fields(dict(found or {}), (*self.path, key), self.notes)
+        return self._track(found or {}, (*self.path, key))
 
     def mappings(self, key: str) -> list[Fields]:
         """Take a list of mappings, whose fields are tracked too."""
         found = self._left.pop(key, None) or []
         if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
             raise CannotConvert(f"{self.at(key)} is no list of mappings")
-        here = (*self.path, key)
-        return [Fields(dict(each), (*here, n), self.notes) for n, each in enumerate(found)]
+        return [self._track(each, (*self.path, key, n)) for n, each in enumerate(found)]
+
+    def _track(self, found: dict[str, Any], path: Path) -> Fields:
+        fields = Fields(dict(found), path, self.notes)
+        self._taken.append(fields)
+        return fields
 
     def keys(self) -> list[str]:
         """The fields not taken yet, in the order of the text."""
@@ -107,16 +114,18 @@ class Fields:
         """Add a note about a field that was taken."""
         self.notes.append(Note((*self.path, key), text))
 
-    def note_remaining(
-        self, reasons: Mapping[str, str] | None = None, otherwise: str = NO_COUNTERPART
-    ) -> None:
-        """Note each field that was not taken: those in `reasons` with their reason, of the others
-        every leaf, with the text `otherwise`."""
-        for key, text in (reasons or {}).items():
+    def drop_all(self, reasons: Mapping[str, str]) -> None:
+        """Leave several fields out, each with its reason."""
+        for key, text in reasons.items():
             self.drop(key, text)
+
+    def note_remaining(self, text: str = NO_COUNTERPART) -> None:
+        """Note every leaf that was not taken, in the mappings that were taken too."""
         for key in list(self._left):
             for path in leaves(self._left.pop(key), (*self.path, key)):
-                self.notes.append(Note(path, otherwise))
+                self.notes.append(Note(path, text))
+        for fields in self._taken:
+            fields.note_remaining(text)
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[Path]:

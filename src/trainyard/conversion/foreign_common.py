@@ -49,7 +49,6 @@ def metadata(fields: Fields) -> Object:
     applied = "kubectl.kubernetes.io/last-applied-configuration"
     if isinstance(found.get("annotations"), dict):
         found["annotations"] = {k: v for k, v in found["annotations"].items() if k != applied}
-    own.note_remaining()
     return {name: value for name, value in found.items() if value}
 
 
@@ -71,14 +70,13 @@ def run_policy(fields: Fields) -> tuple[Object, Object]:
         scheduling = fields.mapping("schedulingPolicy")
         if "queue" in scheduling:
             beside |= scheduler(scheduling.take("queue"))
-        scheduling.note_remaining(
+        scheduling.drop_all(
             {
                 "minAvailable": "all pods of a job in a queue start together",
                 "priorityClass": "write a number, 0 to 100: spec.scheduler.t9kScheduler.priority",
             },
         )
     beside |= run_mode(fields)
-    fields.note_remaining()
     return ({"runPolicy": policy} if policy else {}), beside
 
 
@@ -102,12 +100,12 @@ def scheduler(queue: object) -> Object:
 
 def template(fields: Fields) -> Object:
     """Take a pod template, without its restart policy, which the job's replaces."""
-    found = fields.take("template", {})
-    spec = dict(found.get("spec") or {})
+    found = fields.mapping("template")
+    spec = dict(found.take("spec", {}))
     if "restartPolicy" in spec:
         fields.add_note("template", "its spec.restartPolicy gives way to the replicas' own")
         del spec["restartPolicy"]
-    own = {key: value for key, value in (found.get("metadata") or {}).items() if value}
+    own = {key: value for key, value in found.take("metadata", {}).items() if value}
     own.pop("creationTimestamp", None)
     if "name" in own:
         del own["name"]

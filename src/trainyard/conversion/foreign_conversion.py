@@ -83,6 +83,7 @@ def convert(text: str, file: str = "") -> ForeignConversion | None:
         ]
     if errors:
         raise InvalidManifest(errors)
+    notes.sort(key=lambda note: (note.line, note.column))
     return ForeignConversion(_dumped(made), tuple(notes))
 
 

@@ -72,9 +72,7 @@ def convert(fields: Fields) -> list[Object]:
     part = only.part.copy(only.part.replicas * only.jobs)
     launch = None if others or only.is_split else part.torchrun(part.replicas)
     if launch is not None:
-        success.note_remaining(
-            dict.fromkeys(("operator", "targetReplicatedJobs"), "rank 0 decides")
-        )
+        success.drop_all(dict.fromkeys(("operator", "targetReplicatedJobs"), "rank 0 decides"))
         limit = max(restarts, part.backoff_limit)
         if limit > part.backoff_limit:
             part.fields.add_note("backoffLimit", f"is {limit}, the set's maxRestarts")
@@ -84,7 +82,7 @@ def convert(fields: Fields) -> list[Object]:
         made = _generic_spec(groups, _network(spec, name), name, spec, restarts)
         made |= _finish_rules(success, groups)
         foreign_common.note_without_ttl(spec, policy)
-    _note_remaining(spec, groups)
+    _drop_rest(spec, groups)
     launcher = "torchrun" if launch is not None else "none"
     return [*claims, foreign_common.job(launcher, metadata, {**made, **beside})]
 
@@ -103,15 +101,14 @@ def _drop_placement(fields: Fields, metadata: Object) -> None:
 def _group(entry: Fields) -> _ReplicatedJob:
     name, jobs = str(entry.take("name", "")), entry.pod_count("replicas")
     template = entry.mapping("template")
-    template.mapping("metadata").note_remaining(dict.fromkeys(("name",), "Jobs are none here"))
+    template.mapping("metadata").drop_all(dict.fromkeys(("name",), "Jobs are none here"))
     part = batchjob.take_pods(template.mapping("spec"), "Indexed")
-    template.note_remaining()
     if jobs * part.replicas > MAX_PODS:
         raise CannotConvert(f"{entry.at('replicas')}: there are more than {MAX_PODS} pods")
     awaited = [str(d.get("name")) for d in entry.peek("dependsOn") or () if _waits_for_end(d)]
     waits = f"{_AT_ONCE}: make what {' and '.join(awaited)} does init containers here"
     reasons = {"dependsOn": waits if awaited else _AT_ONCE, "groupName": "types have no groups"}
-    entry.note_remaining(reasons)
+    entry.drop_all(reasons)
     return _ReplicatedJob(name, part, jobs, entry)
 
 
@@ -129,7 +126,6 @@ def _claims(spec: Fields, groups: list[_ReplicatedJob], name: str, namespace: An
             claim = f"{title}-{name}"
             about = {"name": claim, **({"namespace": namespace} if namespace else {})}
             about |= {key: own.take(key) for key in ("labels", "annotations") if key in own}
-            own.note_remaining()
             made.append(
                 {
                     "apiVersion": "v1",
@@ -138,11 +134,9 @@ def _claims(spec: Fields, groups: list[_ReplicatedJob], name: str, namespace: An
                     "spec": template.take("spec", {}),
                 }
             )
-            template.note_remaining()
             for group in groups:
                 _mount(group.part.pod["spec"], title, claim)
         policy.drop("retentionPolicy", "claims stay until they are deleted")
-        policy.note_remaining()
     return made
 
 
@@ -155,13 +149,12 @@ def _mount(pod: Object, title: str, claim: str) -> None:
 
 def _restarts(policy: Fields) -> int:
     """Restarts of the whole set."""
-    for number, rule in enumerate(policy.mappings("rules")):
-        what = f"rules[{number}], {rule.peek('action')}, is left out"
+    for number, rule in enumerate(policy.take("rules") or ()):
+        what = f"rules[{number}], {rule.get('action')}, is left out"
         why = "podFailurePolicy judges failures, by exit codes and reasons"
         policy.add_note("rules", f"{what}: {why}")
     found = policy.number("maxRestarts", 0)
     policy.drop("restartStrategy", "spec.runPolicy.restartMode of jobs under torchrun is alike")
-    policy.note_remaining()
     return found
 
 
@@ -172,7 +165,6 @@ def _network(spec: Fields, name: str) -> str:
     is_named = network.take("enableDNSHostnames", True)
     if not network.take("publishNotReadyAddresses", True):
         network.add_note("publishNotReadyAddresses", "names are there before pods are ready")
-    network.note_remaining()
     return subdomain if is_named else ""
 
 
@@ -237,7 +229,6 @@ def _coordinator(fields: Fields, found: dict[str, _ReplicatedJob]) -> str:
     """The variable for the coordinator's host; "" if there is none."""
     group = found.get(str(fields.take("replicatedJob", "")))
     job, pod = fields.number("jobIndex", 0), fields.number("podIndex", 0)
-    fields.note_remaining()
     return (batchjob.host_variable(*group.place(job, pod)) or "") if group else ""
 
 
@@ -245,7 +236,6 @@ def _finish_rules(policy: Fields, groups: list[_ReplicatedJob]) -> Object:
     """Success and failure rules; empty if all replicas have to succeed."""
     operator = policy.take("operator", "All")
     targets = policy.take("targetReplicatedJobs") or [group.name for group in groups]
-    policy.note_remaining()
     if unknown := set(targets) - {group.name for group in groups}:
         raise CannotConvert(f"{policy.at('targetReplicatedJobs')}: there is no {min(unknown)}")
     sets = [each for group in groups if group.name in targets for each in group.finish_rules()]
@@ -277,8 +267,8 @@ def _together(sets: list[dict[str, list[int]]]) -> dict[str, list[int]]:
     return found
 
 
-def _note_remaining(spec: Fields, groups: list[_ReplicatedJob]) -> None:
-    spec.mapping("startupPolicy").note_remaining({"startupPolicyOrder": _AT_ONCE})
+def _drop_rest(spec: Fields, groups: list[_ReplicatedJob]) -> None:
+    spec.mapping("startupPolicy").drop_all({"startupPolicyOrder": _AT_ONCE})
     for group in groups:
-        group.part.fields.note_remaining(_DROPPED_OF_CHILDREN)
-    spec.note_remaining({"coordinator": "rank 0 is worker-0: RANK, MASTER_ADDR"})
+        group.part.fields.drop_all(_DROPPED_OF_CHILDREN)
+    spec.drop_all({"coordinator": "rank 0 is worker-0: RANK, MASTER_ADDR"})

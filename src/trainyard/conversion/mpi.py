@@ -41,8 +41,7 @@ def convert(fields: Fields) -> list[Object]:
     if spec.take("launcherCreationPolicy", "AtStartup") == "AtStartup":
         pass  # which is no difference: the launch waits for every worker's sshd
     reasons = {"sshAuthMountPath": "keys are mounted at a place of the job's own"}
-    spec.note_remaining(reasons)
-    roles.note_remaining()
+    spec.drop_all(reasons)
     config = {"slotsPerWorker": slots, "customCommand": line}
     entry = {"replicas": workers, "restartPolicy": restarts, "template": pod}
     return [
@@ -63,7 +62,6 @@ def _worker(worker: Fields) -> Object:
         worker.add_note("template", f"its command is left out: {shlex.join(words)[:200]}")
     elif words:
         worker.add_note("template", "its command is left out: the job starts sshd itself")
-    worker.note_remaining()
     return pod
 
 
@@ -86,7 +84,6 @@ def _launch(launcher: Fields, worker: Object, implementation: str) -> str:
         launcher.add_note("template", "its variables from elsewhere (valueFrom) are left out")
     exports = "".join(f"export {k}={shlex.quote(v)}\n" for k, v in simple.items())
     _note_differences(launcher, container, pod, worker)
-    launcher.note_remaining()
     return exports + launch_command(words, implementation)
 
 

@@ -22,7 +22,6 @@ def convert(fields: Fields) -> list[Object]:
     policy, beside = foreign_common.run_policy(spec.mapping("runPolicy"))
     replicas = spec.mapping("pytorchReplicaSpecs")
     entries = [_replica(replicas, name) for name in _TYPES if name in replicas]
-    replicas.note_remaining()
     if not entries:
         raise CannotConvert(f"{replicas.at('Worker')} is missing: there are no replicas")
     processes = spec.take("nprocPerNode")
@@ -40,7 +39,6 @@ def convert(fields: Fields) -> list[Object]:
     if processes is not None:
         config["procPerNode"] = foreign_common.proc_per_node(processes)
     sizes = _elastic(elastic, config, sum(entry["replicas"] for entry in entries))
-    spec.note_remaining()
     shown = {"torchrunConfig": config} if config else {}
     made = {**shown, "replicaSpecs": entries, **sizes, **policy, **beside}
     return [foreign_common.job("torchrun", metadata, made)]
@@ -48,14 +46,12 @@ def convert(fields: Fields) -> list[Object]:
 
 def _replica(replicas: Fields, name: str) -> Object:
     entry = replicas.mapping(name)
-    found = {
+    return {
         "type": _TYPES[name],
         "replicas": entry.take("replicas", 1),
         "restartPolicy": entry.take("restartPolicy", "OnFailure"),
         "template": foreign_common.template(entry),
     }
-    entry.note_remaining()
-    return found
 
 
 def _launch(entry: Object, replicas: Fields, *, by_torchrun: Any) -> TorchrunCommand | None:
@@ -104,7 +100,7 @@ def _elastic(policy: Fields, config: Object, replicas: int) -> Object:
         config["rdzvBackend"] = backend
     elif backend is not None:
         policy.add_note("rdzvBackend", f"{backend} is not supported: c10d is used")
-    policy.note_remaining(
+    policy.drop_all(
         {
             "rdzvPort": "the launch makes its own rendezvous",
             "rdzvHost": "the launch makes its own rendezvous",

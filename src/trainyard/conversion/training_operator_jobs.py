@@ -97,7 +97,6 @@ def _convert(
         spec.add_note("runPolicy", f"{key} has no counterpart: jobs of this kind stay and go on")
     specs = spec.mapping(framework.specs)
     found = [_take_replicas(specs, name, framework) for name in framework.types if name in specs]
-    specs.note_remaining()
     if not found:
         raise CannotConvert(f"{specs.at(framework.types[-1])} is missing: there are no replicas")
     if limit is None and any(each.restart != "Never" for each in found):
@@ -114,7 +113,6 @@ def _convert(
         codes = {"operator": "In", "values": _FINAL_CODES}
         rule = {"action": "FailJob", "onExitCodes": codes, "replicaTypes": by_code}
         made["runPolicy"] = {"podFailurePolicy": {"rules": [rule]}}
-    spec.note_remaining()
     return [foreign_common.job("none", metadata, {**made, **beside})]
 
 
@@ -128,7 +126,6 @@ def _take_replicas(specs: Fields, name: str, framework: Framework) -> Replicas:
         raise CannotConvert(f"{entry.at('template')} has no container: there is nothing to run")
     named = [p for p in trains.get("ports") or () if p.get("name") == framework.port_name]
     port = int(named[0]["containerPort"]) if named else framework.port
-    entry.note_remaining()
     return Replicas(name.lower(), count, pod, port, restart)
 
 

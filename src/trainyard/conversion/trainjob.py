@@ -57,7 +57,6 @@ def convert(fields: Fields, runtimes: Mapping[tuple[str, str], Object]) -> list[
     _trainer(trainer, runtime)
     nodes = trainer.take("numNodes", runtime.nodes)
     processes = trainer.take("numProcPerNode", runtime.processes)
-    trainer.note_remaining()
     made, launcher = _spec(runtime, nodes, processes, spec)
     if "activeDeadlineSeconds" in spec:
         if launcher == "none":
@@ -66,14 +65,13 @@ def convert(fields: Fields, runtimes: Mapping[tuple[str, str], Object]) -> list[
             made["runPolicy"] = {"activeDeadlineSeconds": spec.take("activeDeadlineSeconds")}
     made |= foreign_common.run_mode(spec)
     data = "fetch it by an init container, or mount a volume that holds it"
-    spec.note_remaining({"initializer": data})
+    spec.drop_all({"initializer": data})
     return [foreign_common.job(launcher, metadata, made)]
 
 
 def _runtime(ref: Fields, runtimes: Mapping[tuple[str, str], Object]) -> _Runtime:
     name, kind = str(ref.take("name", "")), str(ref.take("kind", RUNTIMES[0]))
     ref.take("apiGroup")
-    ref.note_remaining()
     found = runtimes.get((kind, name))
     if found is None and name not in _BUILT_IN_RUNTIMES:
         raise CannotConvert(
@@ -115,8 +113,6 @@ def _read(given: Fields, title: str) -> _Runtime:
     implementation = str(own.take("mpiImplementation", "OpenMPI"))
     if own.take("runLauncherAsNode") is False:
         own.add_note("runLauncherAsNode", "the launcher has no pod of its own: it is on worker-0")
-    own.note_remaining()
-    ml.note_remaining()
     template = spec.mapping("template")
     jobset = template.mapping("spec")
     entries = jobset.mappings("replicatedJobs")
@@ -128,10 +124,8 @@ def _read(given: Fields, title: str) -> _Runtime:
     pod, launcher = pods.pop(named), pods.pop("launcher", None) if policy == "mpi" else None
     for name in pods:
         given.notes.append(Note(places[name], f"{name} {_OWN_POD}"))
-    for rest in (jobset, template):
-        rest.note_remaining()
     why = "spec.scheduler.t9kScheduler makes all pods of a job start together"
-    spec.note_remaining({"podGroupPolicy": why})
+    spec.drop_all({"podGroupPolicy": why})
     given.note_remaining()
     return _Runtime(policy, nodes, processes, implementation, pod, launcher)
 
@@ -143,13 +137,10 @@ def _pod(entry: Fields) -> tuple[str, Object | None]:
     job = entry.mapping("template")
     labels = job.mapping("metadata").mapping("labels")
     labels.take(_STEP)
-    labels.note_remaining()
     spec = job.mapping("spec")
     pod = foreign_common.template(spec) if "template" in spec else None
-    spec.note_remaining({"backoffLimit": "write spec.runPolicy.backoffLimit"})
-    job.note_remaining()
+    spec.drop_all({"backoffLimit": "write spec.runPolicy.backoffLimit"})
     entry.drop("dependsOn", "all pods of a job start together")
-    entry.note_remaining()
     return name, pod
 
 
@@ -230,15 +221,13 @@ def _patch(spec: Fields, pod: Object, metadata: Object) -> None:
         for key in ("labels", "annotations"):
             if key in own:
                 metadata[key] = {**metadata.get(key, {}), **own.take(key)}
-        own.note_remaining()
         jobset = template.mapping("spec")
         for job in jobset.mappings("replicatedJobs"):
             if str(job.take("name", "")) in _NODES:
                 inside = job.mapping("template").mapping("spec").mapping("template")
                 _patch_pod(inside, pod)
-            job.note_remaining(otherwise=_OWN_POD)
-        for rest in (jobset, template, patch):
-            rest.note_remaining()
+            else:
+                job.note_remaining(_OWN_POD)
 
 
 def _patch_container(entry: Fields, containers: Sequence[Object]) -> None:
@@ -249,7 +238,6 @@ def _patch_container(entry: Fields, containers: Sequence[Object]) -> None:
                 each[key] = _merged_by_name(each.get(key), entry.take(key))
         if "securityContext" in entry:
             each["securityContext"] = entry.take("securityContext")
-    entry.note_remaining()
 
 
 def _patch_pod(patch: Fields, pod: Object) -> None:
@@ -258,7 +246,6 @@ def _patch_pod(patch: Fields, pod: Object) -> None:
         if key in own:
             target = pod.setdefault("metadata", {})
             target[key] = {**target.get(key, {}), **own.take(key)}
-    own.note_remaining()
     change, spec = patch.mapping("spec"), pod["spec"]
     for entry in change.mappings("containers"):
         _patch_container(entry, spec.get("containers", ()))
@@ -267,5 +254,3 @@ def _patch_pod(patch: Fields, pod: Object) -> None:
         if isinstance(new, list):
             new = [*(old or ()), *new]
         spec[key] = {**(old or {}), **new} if key == "nodeSelector" else new
-    change.note_remaining()
-    patch.note_remaining()

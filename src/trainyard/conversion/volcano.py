@@ -36,7 +36,6 @@ def convert(fields: Fields) -> list[Object]:
     by_plugin = plugins.take("pytorch") is not None
     for name, why in _PLUGINS.items():
         plugins.drop(name, why)
-    plugins.note_remaining()
     limit = spec.take("maxRetry", 3)
     rules: dict[str, list[Any]] = {}
     made: Object = {"replicaSpecs": [_task(task, limit, rules) for task in tasks]}
@@ -60,7 +59,7 @@ def convert(fields: Fields) -> list[Object]:
         made |= foreign_common.scheduler(spec.take("queue", "default"))
     if (least := spec.take("minAvailable")) is not None and least != total:
         spec.add_note("minAvailable", f"all {total} pods start together, not {least} of them")
-    spec.note_remaining(
+    spec.drop_all(
         {
             "schedulerName": "spec.scheduler says it, and the operator which one it is",
             "priorityClassName": "write a number, 0 to 100: spec.scheduler.t9kScheduler.priority",
@@ -78,11 +77,10 @@ def _task(task: Fields, limit: Any, rules: dict[str, list[Any]]) -> Object:
     policy = str(pod.pop("restartPolicy", "Never")) if isinstance(pod, dict) else "Never"
     own = template.mapping("metadata")
     metadata = {key: own.take(key) for key in ("labels", "annotations") if key in own}
-    own.note_remaining({"name": "pods are named by their job"})
-    template.note_remaining()
+    own.drop_all({"name": "pods are named by their job"})
     own_limit = task.take("maxRetry", limit)
     policy = _policies(task, rules, name, count) or policy
-    task.note_remaining(dict.fromkeys(("dependsOn", "minAvailable"), _TOGETHER))
+    task.drop_all(dict.fromkeys(("dependsOn", "minAvailable"), _TOGETHER))
     shown = {**({"metadata": metadata} if metadata else {}), "spec": pod}
     restart: Any = (
         {"policy": policy, "limit": own_limit} if policy != "Never" else {"policy": policy}
@@ -100,7 +98,6 @@ def _policies(fields: Fields, rules: dict[str, list[Any]], task: str, count: int
         event, action = policy.take("event"), policy.take("action")
         events = policy.take("events") or [event]
         code = policy.take("exitCode")
-        policy.note_remaining()
         for each in events:
             text = ""
             if code is not None:
@@ -134,4 +131,3 @@ def _volumes(spec: Fields, entries: list[Object]) -> None:
             for container in pod.get("containers", ()):
                 mount = {"name": name, "mountPath": place}
                 container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
-        volume.note_remaining()

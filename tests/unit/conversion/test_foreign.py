@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -769,6 +770,48 @@ def test_every_leaf_is_used_or_told(name: str) -> None:
     overridden = ["spec.mlPolicy.numNodes"]  # by the job, as the trainer does
     overridden += [each for each in silent if each.endswith("containers[0].env[0].value")]
     assert set(silent) <= set(overridden)
+
+
+_WORDS = re.compile(r"\w+")
+
+
+def _mappings(value: Any, path: Path) -> Iterator[Path]:
+    """The paths of all mappings in a value, its own among them."""
+    if isinstance(value, dict):
+        yield path
+    for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(each, dict | list):
+            yield from _mappings(each, (*path, key))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_unknown_field_anywhere_is_kept_or_told(name: str) -> None:
+    """It is in the job, or it or a field around it has a note. Whole variables may be replaced."""
+    documents = list(yaml.safe_load_all(EXAMPLES[name]))
+    lost = []
+    for path in _mappings(documents[-1]["spec"], ("spec",)):
+        if "env" in path:
+            continue
+        other = copy.deepcopy(documents)
+        holder = other[-1]
+        for key in path:
+            holder = holder[key]
+        holder["unheard"] = "of"
+        try:
+            found = convert(yaml.safe_dump_all(other))
+        except InvalidManifest:
+            continue
+        assert found is not None
+        whole = (*path, "unheard")
+        around = [note for note in found.notes if note.path == whole[: len(note.path)]]
+        is_told = any(
+            each.path[-1] != "template"
+            or {*whole[len(each.path) :]} & {*_WORDS.findall(each.message)}
+            for each in around
+        )
+        if not is_told and "unheard" not in found.text:
+            lost.append(format_path(path))
+    assert not lost
 
 
 @pytest.mark.parametrize(
