@@ -88,8 +88,12 @@ def crash():
     ctypes.string_at(0)
 crash()
 """, "Segmentation fault", "segfault.py:7 in crash", also="look at what that line calls"),
-    rank_1("crash", "import ctypes\nctypes.string_at(0)\n", "it crashed (SIGSEGV)",
-           also="PYTHONFAULTHANDLER=1"),
+    rank_1("crash", "import ctypes\nctypes.string_at(0)\n", "Segmentation fault", "crash.py:5",
+           also="look at what that line calls", launchers=("plain", "torchrun")),
+    rank_1("abort", "os.abort()\n", "Aborted", "abort.py:4",
+           also="look at what that line calls", launchers=("plain", "torchrun")),
+    rank_1("sshcrash", "import ctypes\nctypes.string_at(0)\n", "it crashed (SIGSEGV)",
+           also="PYTHONFAULTHANDLER=1", launchers=("deepspeed", "colossalai")),
     Failure("assertion", _TOGETHER.format(failure='assert loss < 3, f"loss is {loss}"'),
             "AssertionError: loss is 3.0", "assertion.py:6", "assert loss < 3"),
     Failure("peer", _TOGETHER.format(failure="os.kill(os.getpid(), 9)"),

@@ -22,7 +22,7 @@ IS_ALL = os.environ.get("TRAINYARD_SOAK") == "1"
 TERMINALS = ((120, 40), (60, 24)) if IS_ALL else ((60, 24),)
 SELECTION = {
     "plain": ("chained", "memory", "crash", "words"),
-    "torchrun": ("peer", "silent"),
+    "torchrun": ("peer", "silent", "abort"),
     "deepspeed": ("module",),
     "colossalai": ("exception",),
 }

@@ -326,7 +326,7 @@ class _Fatal:
         rest = line.removeprefix(self.prefix)
         self.last = number
         if "(most recent call first)" in rest:
-            self.is_reading = rest.startswith("Current thread ")
+            self.is_reading = rest.startswith(("Current thread ", "Stack ("))
             return not self.frames or self.is_reading
         if self.is_reading and (frame := parse_frame(rest)) is not None:
             if len(self.frames) < _MOST_FRAMES:

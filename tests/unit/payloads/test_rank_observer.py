@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.observer_folder import lay_out
+from trainyard.evidence.tracebacks import find_exceptions
 from trainyard.payloads import shipping
 
 SECONDS = 120
@@ -67,9 +68,11 @@ def site(tmp_path: Path) -> Path:
     return folder
 
 
-def run(python: str, site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    python: str, site: Path, *arguments: str, more: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run it as a pod would, with nobody to report to."""
-    value = f"attempt=1,after=1,files={site},url=https://127.0.0.1:9/x?pod=y"
+    value = f"attempt=1,after=1,files={site},{more}url=https://127.0.0.1:9/x?pod=y"
     path = f"{site}:{site.parent / 'library'}"
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "TRAINYARD_OBSERVE": value}
     return subprocess.run(
@@ -97,6 +100,43 @@ def test_a_python_without_torch_loads_nothing_of_the_observer(python: str, site:
     code = "import sys, json; print([n for n in sys.modules if 'trainyard' in n or n == 'ssl'])"
     done = run(python, site, "-c", code)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+CRASHES = {
+    "Segmentation fault": "import ctypes\ndef broken():\n    ctypes.string_at(0)\nbroken()\n",
+    "Aborted": "import os\ndef broken():\n    os.abort()\nbroken()\n",
+}
+
+
+@pytest.mark.parametrize("what", CRASHES)
+def test_a_crash_leaves_its_stack_in_the_containers_message(
+    python: str, site: Path, what: str
+) -> None:
+    (message := site / "message").touch()
+    done = run(python, site, "-c", CRASHES[what], more=f"message={message},")
+    assert done.returncode < 0
+    assert (done.stdout, done.stderr) == ("", "")
+    (raised,) = find_exceptions(message.read_text().splitlines())
+    assert (raised.text, raised.is_native) == (what, True)
+    assert raised.frames[-1].function in ("broken", "string_at")
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_what_did_not_crash_writes_no_message(python: str, site: Path, *, made: bool) -> None:
+    message = site / "message"
+    if made:
+        message.touch()
+    done = run(python, site, "-c", "raise SystemExit(3)", more=f"message={message},")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+    assert message.read_text() == "" if made else not message.exists()
+
+
+def test_a_fault_handler_of_the_users_own_goes_before(python: str, site: Path) -> None:
+    (message := site / "message").touch()
+    crash = CRASHES["Aborted"]
+    done = run(python, site, "-X", "faulthandler", "-c", crash, more=f"message={message},")
+    assert "in broken" in done.stderr
+    assert message.read_text() == ""
 
 
 def test_torch_is_observed_by_a_thread(python: str, site: Path) -> None:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "TRAINYARD_OBSERVE"
 """``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, after
-how many seconds a hang counts, and the channel to the controller."""
+how many seconds a hang counts, and the channel to the controller. ``message=PATH`` is where the
+container has its termination message, if not in the usual file."""
 EVENTS = "TRAINYARD_EVENTS"
 """Folders in which there will be files for TensorBoard, as in a PATH."""
 MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0

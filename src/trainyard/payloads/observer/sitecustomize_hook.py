@@ -1,7 +1,9 @@
 """Mounted as ``sitecustomize.py``: starts the observer when ``torch.distributed`` is imported.
 
-Then imports the user's own ``sitecustomize``, if there is one. Until torch comes nothing else is
-loaded, which keeps the start of every Python in the pod quick. Standard library, Python 3.8.
+A crash (SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL) leaves its Python stack where the container's end
+is told from. Then the user's own ``sitecustomize`` is imported, if there is one. Until torch comes
+nothing else is loaded, which keeps the start of every Python in the pod quick. Standard library,
+Python 3.8.
 """
 
 from __future__ import annotations
@@ -15,6 +17,11 @@ TYPE_CHECKING = False  # that of typing takes 8 ms to import, which no Python do
 if TYPE_CHECKING:
     from typing import Any
 
+OBSERVE = os.environ.get("TRAINYARD_OBSERVE")
+"""See `rank_observer.VARIABLE`; its `message` is the file that a container's end is told from."""
+MESSAGE_FILE = "/dev/termination-log"
+HIGH_DESCRIPTOR = 200
+"""Programs that close descriptors, and open files in their place, use low ones."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCH = "torch.distributed"
 WAITING = os.environ.pop("TRAINYARD_STANDBY", "")
@@ -41,6 +48,27 @@ def program(name: str) -> Any:
         return import_module("trainyard_observer." + name)
     finally:
         sys.path.remove(archive)
+
+
+def keep_crashes(settings: str) -> None:
+    """Have a crash write the stack of its thread; a file of the user's choice goes before."""
+    import faulthandler
+    from fcntl import F_DUPFD_CLOEXEC, fcntl
+
+    if faulthandler.is_enabled():
+        return
+    given = dict(part.split("=", 1) for part in settings.split(",") if "=" in part)
+    # 3.14 adds C's stack, and of the message a kubelet keeps the last 4 KiB only.
+    options: Any = {"c_stack": False} if sys.version_info >= (3, 14) else {}
+    try:
+        opened = os.open(given.get("message") or MESSAGE_FILE, os.O_WRONLY | os.O_APPEND)
+        try:
+            kept = fcntl(opened, F_DUPFD_CLOEXEC, HIGH_DESCRIPTOR)
+        finally:
+            os.close(opened)
+        faulthandler.enable(kept, all_threads=False, **options)
+    except (OSError, ValueError):  # no such file, or it may not be written: crashes are as ever
+        return
 
 
 def observe() -> None:
@@ -94,7 +122,8 @@ def chain() -> None:
 
 
 if __name__ == "sitecustomize":
-    if os.environ.get("TRAINYARD_OBSERVE"):
+    if OBSERVE:
+        keep_crashes(OBSERVE)
         sys.meta_path.insert(0, Finder())
     try:
         chain()

@@ -98,7 +98,9 @@ def with_observer(
     )
     if env is None or pod_assembly.is_mounted(pod, container, OBSERVER_PATH):
         return pod
-    value = f"attempt={attempt},after={policy.after_seconds},files={CHANNEL_PATH},url="
+    message = training.get("terminationMessagePath")
+    place = f"message={message}," if message else ""
+    value = f"attempt={attempt},after={policy.after_seconds},files={CHANNEL_PATH},{place}url="
     variable = {
         "name": OBSERVE,
         "value": value + report_channel_env.report_url(pod, identity, settings),
