@@ -211,7 +211,9 @@ def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
     for name, ranks in (("kubeflow", "master-0"), ("slurm", "worker-0")):
         assert f"[{name}/{ranks}] rank 0 of 2" in output
     assert "[slurm/worker-1] rank 1 of 2" in output
-    assert output.count("[trainer/node-0] rank") == 2
+    assert {"[trainer/node-0] [rank0]: rank 0 of 2", "[trainer/node-0] [rank1]: rank 1 of 2"} <= {
+        *output.splitlines()
+    }
     assert "[volcano/one-0] one is done" in output
     # Not torch's own warnings, which a busy machine gets more of.
     lines = [line for line in output.splitlines() if "[launched/node-" in line and "] rank" in line]

@@ -442,7 +442,7 @@ def _rule(told: Told, found: re.Match[str]) -> Iterator[str]:
     for task in told.after["tasks"]:
         for number in rule.get(task["type"], ()):
             entry = task["replicas"][number]
-            # Decision 215.
+            # A replica lost at a cost is Deleted once its pod is gone (decision 215).
             lost = policies.may_charge_losses(told.job) and told.was_taken(entry["name"])
             phases = ("Failed", "Deleted") if lost else ("Failed",)
             is_so = entry["phase"] in phases

@@ -30,12 +30,11 @@ from trainyard.client.cluster_target import CommandError
 from trainyard.client.job_view import Job
 from trainyard.payloads import shipping
 from trainyard.payloads.function_call import FAILURE, MARK, RESULT
+from trainyard.schema.rules.config_rules import MOST_BYTES
 
 PROGRAM = "call.py"
 _LETTERS = string.ascii_lowercase + string.digits
 _NAME_LENGTH = 40
-_MOST_CARRIED = 1 << 20
-"""Of a ConfigMap (https://kubernetes.io/docs/concepts/configuration/configmap/)."""
 
 
 class Way(Protocol):
@@ -73,10 +72,10 @@ class Lines:
         told = {**captured.told, "back": "lines", "modules": modules, "path": []}
         self.contents = _contents(told, captured.values)
         size = sum(map(len, self.contents.values()))
-        if size > _MOST_CARRIED:
+        if size > MOST_BYTES:
             raise CaptureError(
                 f"{captured.told['name']}() with all that it uses has {size >> 10} KiB, of which a "
-                f"ConfigMap carries {_MOST_CARRIED >> 10}: let it read what is large from a "
+                f"ConfigMap carries {MOST_BYTES >> 10}: let it read what is large from a "
                 "volume, or put its modules into the image"
             )
         self._pieces: dict[str, dict[int, str]] = {}

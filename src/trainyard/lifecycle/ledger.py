@@ -20,9 +20,8 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse, render
 
 NO_POSITION = TrainingPosition()
-# Decision 24.
 HISTORY = 10
-"""Attempts kept in `status.attempts`."""
+"""Attempts kept in `status.attempts` (decision 24)."""
 
 # Reasons of the end of an attempt, beside those of replicas that failed.
 RESIZED = "Resized"

@@ -89,7 +89,7 @@ class Exit:
     @property
     def is_permanent(self) -> bool:
         """Whether it says of itself that another try would end the same way."""
-        # Decision 102.
+        # An image that lacks what a launch needs still lacks it at the next try (decision 102).
         return not self.init_container and missing_for_start(self.message) != ""
 
 

@@ -126,7 +126,7 @@ def report_ranks_never_met(context: ReconcileContext, status: StatusBuilder) -> 
     return NOTHING
 
 
-# Decision 313.
+# A new controller must not take a hang back before all ranks have reported to it (decision 313).
 def _is_partial(context: ReconcileContext, ranks: tuple[RankReport, ...]) -> bool:
     told = Conditions(context.before.get("conditions") or (), context.now)
     since, ready = (
