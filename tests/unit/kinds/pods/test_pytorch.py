@@ -410,7 +410,8 @@ def test_the_program_that_stands_for_torchrun_is_whole(is_elastic: bool) -> None
     script = container(pod(workload(obj), ordinal=0))["command"][2]
     program = script.split("'")[1]
     compile(program, "torchrun", "exec")
-    ending = "main(*ELASTIC_PATCHES)\n" if is_elastic else "main()\n"
+    patches = "*RANK_PATCHES, *ELASTIC_PATCHES" if is_elastic else "*RANK_PATCHES"
+    ending = f"main({patches})\n"
     assert program.endswith(ending), "no quotation mark within it"
     assert ("num_nodes_waiting" in program) == is_elastic
 
