@@ -163,6 +163,17 @@ def test_any_program_runs_with_folders_variables_and_restarts(trainyard: Command
     assert f"[worker-0] 0 {trainyard.folder} " in output, "options may follow a manifest"
 
 
+def test_a_shell_script_has_a_rank_and_as_many_open_files_as_are_allowed(tmp_path: Path) -> None:
+    """A login has a low soft limit, and a container on Kubernetes none but the hard one."""
+    line = CommandLine(tmp_path, wrapper=("prlimit", "--nofile=1024:15000"))
+    written(tmp_path, {"ranks.sh": 'echo "rank $RANK of $WORLD_SIZE: $(ulimit -Sn) files"\n'})
+    try:
+        output = line.run("run", "--launcher", "plain", "--replicas", "2", "ranks.sh")
+    finally:
+        line.kill_everything()
+    assert "[worker-0] rank 0 of 2: 15000 files" in output
+
+
 def test_a_module_that_is_missing_is_said_before_anything_starts(trainyard: CommandLine) -> None:
     written(trainyard.folder, {"train.py": "print('started')\nimport no_such_module\n"})
     output = trainyard.run("run", "train.py", code=1)

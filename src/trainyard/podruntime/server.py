@@ -36,6 +36,8 @@ from trainyard.podruntime.zygote_client import ZygoteClient
 _MAX_WAIT_SECONDS = 1.0
 _SPARES = 8
 """How many pod networks, and how many container inits, are made before a pod needs them."""
+_MOST_OPEN_FILES = 1 << 20
+"""As containerd gives its containers."""
 _PREWARM_AFTER_SECONDS = 0.01
 """Spares are made after this long without work: sooner, they would compete with a starting pod."""
 
@@ -74,7 +76,7 @@ class Shim:
             network.kind,
             os.getpid() if is_plain else 0,
             isolation.last_capability(),
-            open_files,
+            _open_files_of_programs(*open_files),
         )
         self._watch_signals()
         self._hub = ContainerHub(self._loop, self._notify)
@@ -358,6 +360,13 @@ class Shim:
 
 
 # In memory, so that secrets and the like never reach a disk (decision 348).
+def _open_files_of_programs(soft: int, hard: int) -> tuple[int, int]:
+    """The soft and hard limit of programs: what is allowed, as containers on Kubernetes have it."""
+    if hard == resource.RLIM_INFINITY:
+        return max(soft, _MOST_OPEN_FILES), hard
+    return max(soft, min(hard, _MOST_OPEN_FILES)), hard
+
+
 def _open_memory(state_dir: str, kind: isolation.Kind) -> int:
     """Make the folder ``wire.MEMORY``; returns a descriptor of it."""
     path = os.path.join(state_dir, wire.MEMORY)

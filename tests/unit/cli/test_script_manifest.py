@@ -309,3 +309,23 @@ def test_without_a_script_the_likely_one_is_proposed(folder: Path) -> None:
 def test_nothing_said_is_nothing() -> None:
     assert not ScriptShape()
     assert ScriptShape(restarts=1)
+
+
+def test_a_link_to_a_script_is_followed_as_python_follows_it(folder: Path) -> None:
+    """To its own modules, which lie where the script is."""
+    (folder / "bin").mkdir()
+    (folder / "bin" / "linked.py").symlink_to("../uses.py")
+    job, said = made("bin/linked.py")
+    assert job["kind"] == "PyTorchTrainingJob"
+    assert "launcher torchrun, because it imports torch" in said
+    assert "imports own from its folder" in refused(
+        "--for-cluster", "--image", "i", "bin/linked.py"
+    )
+
+
+def test_a_program_may_be_run_plainly_and_not_by_launchers_of_python() -> None:
+    job, _ = made("--launcher", "plain", "--replicas", "2", "run.sh")
+    assert job["kind"] == "PyTorchTrainingJob"
+    (replica,) = job["spec"]["replicaSpecs"]
+    assert replica["template"]["spec"]["containers"][0]["command"] == ["sh", "run.sh"]
+    assert "or plain if it wants ranks" in refused("--launcher", "torchrun", "run.sh")

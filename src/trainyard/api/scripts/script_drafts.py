@@ -90,12 +90,12 @@ class Draft:
         """The launcher, and why it was chosen ("" where the user did)."""
         wanted = self.script.launcher
         if self.found.form == "program":
-            if wanted not in (None, "none"):
+            if wanted not in (None, "none", python_source.PLAIN):
                 raise ScriptMistake(
                     f"{self.found.target} is no Python script, which the launcher {wanted} needs: "
-                    "run it with --launcher none"
+                    "run it with --launcher none, or plain if it wants ranks"
                 )
-            return "none", "" if wanted else "it is no Python script"
+            return wanted or "none", "" if wanted else "it is no Python script"
         if wanted:
             return wanted, ""
         if not self.found.file or self.found.is_archive:
@@ -130,7 +130,7 @@ class Draft:
 
     def _folders(self) -> set[Path]:
         """The folders of its own modules."""
-        return {Path(self.found.folder), Path(self.found.file).absolute().parent}
+        return {Path(self.found.folder), Path(self.found.file).resolve().parent}
 
     def _needed(self) -> tuple[str, ...]:
         """The modules that have to be installed."""

@@ -39,7 +39,13 @@ class Found:
     @property
     def folder(self) -> str:
         """Where Python looks first for what the script imports."""
-        return os.getcwd() if self.form == "module" else os.path.dirname(os.path.abspath(self.file))
+        if self.form == "module":
+            return os.getcwd()
+        # A link to a script is followed, one to an archive is not:
+        # https://docs.python.org/3/library/sys_path_init.html
+        is_followed = self.form == "python" and not self.is_archive
+        path = os.path.realpath(self.file) if is_followed else os.path.abspath(self.file)
+        return os.path.dirname(path)
 
 
 def find(target: str, *, is_module: bool, on_cluster: bool = False) -> Found:

@@ -10,9 +10,9 @@ from trainyard.kinds.shared.script import Script, elastic, run_policy, scheduler
 
 def spec(script: Script) -> dict[str, Any]:
     """The spec of a job that runs the script; raises ScriptError."""
-    script.refuse_unless_python()
     found: dict[str, Any] = {}
     if script.launcher == "torchrun":
+        script.refuse_unless_python()
         found["torchrunConfig"] = {"enabled": True, "procPerNode": str(script.processes)}
         pod = template(script, "pytorch", args=script.words)
     else:

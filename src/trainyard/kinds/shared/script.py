@@ -82,7 +82,7 @@ class Script:
         if self.form == "program":
             raise ScriptError(
                 f"{self.target} is no Python script, which the launcher {self.launcher} needs: "
-                "run it with --launcher none"
+                "run it with --launcher none, or plain if it wants ranks"
             )
 
     def refuse_processes(self, others: str) -> None:

@@ -11,6 +11,7 @@ from posixpath import normpath
 from typing import Any
 
 from trainyard.kinds.kind import Kind
+from trainyard.kinds.shared.pods.shell_signal_rules import check_shell
 from trainyard.schema import quantity
 from trainyard.schema.problems import Path, Problem, error, warning
 from trainyard.schema.rules.annotation_rules import pod_annotation_rules
@@ -71,6 +72,8 @@ def check_template(
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):
             problems += _process(container, (*path, "spec", key, index))
+    for index, container in enumerate(spec["containers"]):
+        problems += check_shell(container, (*path, "spec", "containers", index))
     return problems
 
 
