@@ -28,7 +28,11 @@ from tools import mutants
 
 _ANY = "trainyard.lifecycle.restart.restart_backoff.x_exponential_delay__mutmut_1"
 """mutmut generates nothing unless it has something to run."""
-TESTS = ("tests/unit/lifecycle", "--ignore=tests/unit/lifecycle/test_random.py")
+TESTS = (
+    "tests/unit/lifecycle",
+    "tests/unit/operator/test_kueue.py",
+    "--ignore=tests/unit/lifecycle/test_random.py",
+)
 """As in pyproject.toml, for mutmut."""
 _DIGEST = FOLDER / "sources.digest"
 _SURVIVORS = FOLDER / "survivors.txt"
