@@ -8,6 +8,7 @@ import signal
 from contextlib import suppress
 
 from trainyard.embedded.node.shim_process import ShimGone, find_shim
+from trainyard.machine import folder_lock
 from trainyard.machine.ownership import check_folder
 from trainyard.machine.state_folder import Paths, find_cluster
 from trainyard.podruntime.wire import SOCKET_NAME
@@ -28,7 +29,7 @@ def end_cluster(paths: Paths) -> bool:
     # A cluster that was killed leaves its replicas to the shim.
     had_shim = _end_shim(paths)
     paths.record.unlink(missing_ok=True)
-    return found is not None or had_shim
+    return found is not None or had_shim or _end_lost_shim(paths)
 
 
 def end_process(
@@ -45,6 +46,14 @@ def end_process(
         finally:
             os.close(process)
         raise TrainyardError(f"process {pid} of the cluster does not end, even when killed")
+
+
+def _end_lost_shim(paths: Paths) -> bool:
+    """End a shim whose files were removed from the folder, and with it the cluster that it has."""
+    pid = folder_lock.holder(paths.folder)
+    if pid > 0:
+        end_process(pid)
+    return pid > 0
 
 
 def _end_shim(paths: Paths) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
+from trainyard.machine import folder_lock
 from trainyard.machine.ownership import check_folder, check_server, socket_address
 from trainyard.machine.users import user_with_uid
 from trainyard.schema.dataclass import dataclass
@@ -258,6 +259,13 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
 
 def why_cluster_is_down(paths: Paths) -> str:
     """Return how the last cluster of a folder ended; "" if in order."""
+    from trainyard.podruntime.wire import SOCKET_NAME
+
+    if not (paths.folder / SOCKET_NAME).exists() and (pid := folder_lock.holder(paths.folder)) > 0:
+        return (
+            f"process {pid} still runs pods of one whose files were removed or replaced; "
+            "`trainyard down` ends it and them"
+        )
     if problem := record_problem(paths):
         return f"{paths.record} cannot be read ({problem}) and is ignored"
     if paths.record.exists():

@@ -112,6 +112,10 @@ class Shim:
 
         self._loop.register(listener.fileno(), accept, refuse)
 
+    def answer_who_asks(self, lock: socket.socket) -> None:
+        """Let others connect to ``lock``, which tells them all that they want to know."""
+        self._loop.register(lock.fileno(), lambda _: lock.accept()[0].close(), lambda _: None)
+
     def run(self) -> None:
         """Serve until a shutdown, or, without a listener, until the agent is gone."""
         while not (self._is_stopping and self._zygote.is_idle):
@@ -384,11 +388,15 @@ def serve(
     agent: socket.socket | None,
     listener: socket.socket | None,
     build: str = "",
+    lock: socket.socket | None = None,
 ) -> None:
     """Be the shim, from fork to end. Without ``listener`` it ends with process ``owner``.
 
-    ``build`` as in ``Hello``.
+    ``build`` as in ``Hello``. ``lock``: a bound socket that says, for as long as the shim lives,
+    that its folder has one; who connects learns the shim's process id from the kernel.
     """
+    if lock is not None:
+        lock.listen()
     sys.set_process_name("trainyard-shim")
     gc.freeze()
     sources = SourceCopy()
@@ -411,6 +419,8 @@ def serve(
     shim = Shim(state_dir, network, outside, sources, build)
     if agent is not None:
         shim.attach(agent)
+    if lock is not None:
+        shim.answer_who_asks(lock)
     if listener is not None:
         shim.listen(listener)
     shim.run()

@@ -14,6 +14,7 @@ import traceback
 from dataclasses import field
 from typing import Literal
 
+from trainyard.machine import folder_lock
 from trainyard.machine.ownership import peer_of
 from trainyard.podruntime import protocol, wire
 from trainyard.schema.dataclass import dataclass
@@ -144,8 +145,9 @@ def start_shim(
 
     With ``die_with_parent`` nothing of it outlives this process, whatever ends it. Otherwise the
     shim and its pods survive, and the next call with the same folder finds them (``adopted``); a
-    shim without pods makes room for a new one, of this version. What isolation was possible is
-    known once the agent has connected. ``build`` as in ``protocol.Hello``.
+    shim without pods makes room for a new one, of this version. Raises FolderHeld where one has
+    pods and cannot be found in its folder any more. What isolation was possible is known once the
+    agent has connected. ``build`` as in ``protocol.Hello``.
     """
     folder = os.path.abspath(os.fspath(state_dir))
     try:
@@ -155,6 +157,7 @@ def start_shim(
         raise ShimFailed(text) from None
     if not die_with_parent and (found := _find_with_pods(folder)) is not None:
         return found
+    lock = None if die_with_parent else folder_lock.take(folder)
     listener = None if die_with_parent else wire.listen(folder)
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
@@ -168,16 +171,15 @@ def start_shim(
             # modules may be found.
             from trainyard.podruntime import server
 
-            _become_daemon(folder, {theirs.fileno(), listener.fileno() if listener else -1})
-            server.serve(folder, isolation, owner, theirs, listener, build)
+            _become_daemon(folder, {each.fileno() for each in (theirs, listener, lock) if each})
+            server.serve(folder, isolation, owner, theirs, listener, build, lock)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
         finally:
             os._exit(0)
-    theirs.close()
-    if listener is not None:
-        listener.close()
+    for each in filter(None, (theirs, listener, lock)):
+        each.close()
     return ShimHandle(folder, ours, pid, lasts=not die_with_parent)
 
 
