@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -359,18 +361,6 @@ def test_what_others_wrote_there_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "report",
-    [
-        *(3, {}, {"stage": "over"}, {"stage": "done", "port": -1}),
-        *({"stage": "done", "pairs": pairs} for pairs in (3, [3], [{}] * 3)),
-    ],
-)
-def test_reports_that_make_no_sense_are_refused(report: object) -> None:
-    with pytest.raises(ValueError, match="nodeCheck"):
-        NodeCheckReport.decode(report, START)
-
-
-@pytest.mark.parametrize(
     ("change", "text"),
     [
         ({"elastic": {"enabled": True}, "torchrunConfig": {"enabled": True}}, "elastic job"),
@@ -410,3 +400,52 @@ def test_one_that_joins_others_is_not_checked() -> None:
     }
     checked = [name for name, told in names_of.items() if "TRAINYARD_NODE_CHECK" in told]
     assert checked == [world.name("0"), world.name("2")]
+
+
+def test_every_field_of_a_report_is_read() -> None:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    pairs = [{"replica": "w-1", "seconds": 0.5}, {"replica": "w-2", "error": "timed  out\n"}]
+    told = {
+        "uid": "u",
+        "attempt": 3.0,
+        "stage": "done",
+        "run": "r",
+        "host": "10.0.0.1",
+        "port": 65535,
+        "seconds": 2.5,
+        "pairs": pairs,
+        "error": "x" * 300,
+    }
+    assert NodeCheckReport.decode(told, at) == NodeCheckReport(
+        "u",
+        3,
+        "done",
+        at,
+        "r",
+        "10.0.0.1",
+        65535,
+        2.5,
+        (PairResult("w-1", 0.5, ""), PairResult("w-2", 0.0, "timed out")),
+        "x" * 200,
+    )
+    bare = NodeCheckReport.decode({"stage": "begun"}, at)
+    assert bare == NodeCheckReport("", 0, "begun", at)
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        (7, "nodeCheck.stage: must be one of begun, ready, testing, done, left"),
+        ({"stage": "over"}, "nodeCheck.stage: must be one of begun, ready, testing, done, left"),
+        ({"stage": "done", "pairs": {}}, "nodeCheck.pairs: must be a list of two objects at most"),
+        ({"stage": "done", "pairs": [7]}, "nodeCheck.pairs: must be a list of two objects"),
+        ({"stage": "done", "pairs": [{}] * 3}, "nodeCheck.pairs: must be a list of two objects"),
+        ({"stage": "done", "attempt": -1}, "nodeCheck.attempt"),
+        ({"stage": "done", "port": 65536}, "nodeCheck.port"),
+        ({"stage": "done", "seconds": "1"}, "nodeCheck.seconds"),
+        ({"stage": "done", "pairs": [{"seconds": 1e10}]}, "nodeCheck.pairs.seconds"),
+    ],
+)
+def test_a_report_that_makes_no_sense_is_refused_by_its_field(told: Any, problem: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        NodeCheckReport.decode(told, datetime(2030, 1, 1, tzinfo=UTC))
