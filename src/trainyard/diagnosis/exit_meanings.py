@@ -33,7 +33,9 @@ TAKEN = {
 }
 """What takes pods away that were well, by the reason of the attempt."""
 
-_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
+_EXCEPTION = re.compile(
+    r"^(?:\[rank\d+\]: )?([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE
+)
 """The last line of a traceback, where nothing else of it is left."""
 
 

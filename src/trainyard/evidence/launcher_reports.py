@@ -30,8 +30,8 @@ _NOISE = re.compile(
 )
 _BOX = re.compile(r"[╭╰┌└+][─━-].*|[│┃] *(.*?) *[│┃]")
 """What rich and typer draw around their words."""
-_WORKER = re.compile(r"^[a-z][\w-]*-\d+: ")
-"""pdsh puts the replica before a line."""
+_AROUND = re.compile(r"^(?:[a-z][\w-]*-\d+: )?(?:\[rank\d+\]: )?")
+"""pdsh puts the replica before a line, and a launch of several ranks the rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,6 @@ def count_lines(lines: Sequence[str], text: str) -> int:
 
 def _bare_text(line: str) -> str:
     """A line without what was put around it; empty if there is nothing in it."""
-    text = _WORKER.sub("", line).rstrip()
+    text = _AROUND.sub("", line).rstrip()
     found = _BOX.fullmatch(text)
     return text if found is None else found[1] or ""

@@ -42,7 +42,7 @@ _MEMBER = re.compile(r"[ |]*\+-[+-]* (?:\d+|\.\.\.) -+")
 """Above each exception of an ExceptionGroup."""
 _FROM_USER_CODE = "from user code:"
 """torch.compile shows the user's place below the message."""
-_RANK = re.compile(r"\[(?:rank|default(?:_\w+?)?)(\d+)\]:?")
+_RANK = re.compile(r"(?:[a-z][\w-]*-\d+: )?\[(?:rank|default(?:_\w+?)?)(\d+)\]:?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class RaisedException:
 
     @property
     def rank(self) -> int | None:
-        """The rank that its lines name; torch has them begin with it."""
+        """The rank that its lines begin with, behind the replica where pdsh names it."""
         found = _RANK.match(self.prefix.lstrip())
         return int(found[1]) if found else None
 

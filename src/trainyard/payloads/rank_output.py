@@ -56,8 +56,8 @@ class TaggedLines:
         text = tag + lines[:-1].replace(b"\n", b"\n" + tag) + b"\n"
         if b"\r" in text:  # a terminal writes over the tag
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\r" + tag)
-        # torch's own excepthook has tagged its lines
-        return text.replace(tag + tag, tag).replace(tag + RECORD, RECORD)
+        own = tag[:-1]  # as torch tags its tracebacks and what its C++ logs
+        return text.replace(tag + own, own).replace(tag + RECORD, RECORD)
 
 
 def write_lines(descriptor: int, lines: bytes) -> None:

@@ -10,8 +10,14 @@ import pytest
 from tests.tools import soak
 from tests.unit.diagnosis.captured import names, tail
 from trainyard.client.log_tails import Tail
+from trainyard.diagnosis.exit_meanings import explain_exit
 from trainyard.diagnosis.first_failure import find_final_exception
-from trainyard.evidence.launcher_reports import BlamedRank, find_blamed_rank, own_lines
+from trainyard.evidence.launcher_reports import (
+    BlamedRank,
+    count_lines,
+    find_blamed_rank,
+    own_lines,
+)
 from trainyard.evidence.secondary_exceptions import is_secondary
 from trainyard.evidence.tracebacks import RaisedException, find_exceptions
 
@@ -139,6 +145,21 @@ def test_the_last_lines_of_a_program_are_no_launchers() -> None:
     alone = ["Failures:", "  <NO_OTHER_FAILURES>", "-" * 60, "  rank      : 1 (local_rank: 0)"]
     assert own_lines(alone) == (), "the report where no other rank was there to be ended"
     assert own_lines(["worker-1: error: no data"]) == ("error: no data",)
+
+
+def test_lines_that_are_tagged_by_their_rank_are_read_as_without() -> None:
+    """What ranks say alike is the same, also from one attempt to the next; their names are not."""
+    lines = ["worker-0: [rank0]: no data", "[rank3]: frame #1: x", "[rank3]: no data"]
+    assert own_lines(lines) == ("no data", "no data")
+    assert count_lines(lines, "no data") == 2
+    traceback = [
+        "Traceback (most recent call last):",
+        '  File "t.py", line 3, in f',
+        "ValueError: x",
+    ]
+    (raised,) = find_exceptions([f"worker-1: [rank7]: {line}" for line in traceback])
+    assert (raised.rank, raised.text) == (7, "ValueError: x")
+    assert explain_exit(1, message="[rank1]: ValueError: x").what.endswith(" with ValueError: x")
 
 
 def test_lines_of_ranks_that_are_mixed_are_told_apart_by_what_they_begin_with() -> None:

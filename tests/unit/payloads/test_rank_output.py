@@ -16,6 +16,7 @@ from trainyard.payloads.rank_output import LONGEST_BYTES, TaggedLines
         ([b"50%\r100%\n"], b"[rank3]: 50%\r[rank3]: 100%\n", b""),
         ([b"windows\r\n"], b"[rank3]: windows\n", b""),
         ([b"[rank3]: Traceback\n"], b"[rank3]: Traceback\n", b""),
+        ([b"[rank3]:[E Process\n"], b"[rank3]:[E Process\n", b""),
         ([b"[rank4]: of another\n"], b"[rank3]: [rank4]: of another\n", b""),
         ([b"\x1etrainyard: for a program\n"], b"\x1etrainyard: for a program\n", b""),
     ],
