@@ -93,6 +93,11 @@ STRICT: dict[str, Row] = {
         f"{SHOWN}.env[0].name",
         "'A=B' cannot be the name of a variable",
     ),
+    "image with a blank, which no pod may have": (
+        m.changed(m.pytorch(), f"{CONTAINER}.image", "image:1 "),
+        f"{SHOWN}.image",
+        "must not begin or end with white space",
+    ),
     "NUL in a variable": (
         m.changed(m.pytorch(), f"{CONTAINER}.env", [{"name": "A", "value": "x\0y"}]),
         f"{SHOWN}.env[0].value",

@@ -49,7 +49,6 @@ class Pod(NamedTuple):
     grace_seconds: int
     host_network: bool
     host_users: bool
-    is_template: bool
     system: str | None
 
 
@@ -123,7 +122,7 @@ def _container(container: Object, pod: Pod, path: Path) -> Iterator[Problem]:
     image = container.get("image") or ""
     if not image:
         yield error((*path, "image"), REQUIRED)
-    elif image != image.strip() and not pod.is_template:
+    elif image != image.strip():
         yield error((*path, "image"), "must not begin or end with white space")
     for field in _PATHS:
         if "\0" in (container.get(field) or ""):

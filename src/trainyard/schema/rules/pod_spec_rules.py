@@ -109,7 +109,6 @@ def pod_spec(spec: Object, path: Path, *, is_template: bool = False) -> Iterator
         grace_seconds=grace_seconds(spec),
         host_network=bool(spec.get("hostNetwork")),
         host_users=spec.get("hostUsers") is not False,
-        is_template=is_template,
         system=(spec.get("os") or {}).get("name"),
     )
     yield from containers(spec, about, path)
