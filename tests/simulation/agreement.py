@@ -97,16 +97,23 @@ def _of_failures(told: Told, is_true: set[str], held: dict[str, Obj]) -> Iterato
         yield f"ReplicaFailure is {held['ReplicaFailure']}, and none has failed"
 
 
+def _is_kept(told: Told, name: str) -> bool:
+    """Whether the replica's end was told before, and stays as it was told."""
+    phase = told.entries[name]["phase"]
+    return phase in ENDS and told.known.get(name, {}).get("phase") == phase
+
+
 def _of_replicas(told: Told) -> Iterator[str]:
     """What is told of a replica whose pod was seen."""
     for name, entry in told.entries.items():
         pod = told.pods.get(name)
         if pod is None or entry["uid"] != pod.uid:
-            if pod is not None and entry["uid"] and entry["phase"] != "Deleted":
+            came_late = _is_kept(told, name) and told.goes(name)
+            if pod is not None and entry["uid"] and entry["phase"] != "Deleted" and not came_late:
                 yield f"{name} is told of a pod that is not there: {entry}"
             continue
-        if entry["phase"] in ENDS and told.known.get(name, {}).get("phase") == entry["phase"]:
-            continue  # it stays as it was told
+        if _is_kept(told, name):
+            continue
         codes = [c.exit_code for c in pod.containers if c.exit_code is not None]
         is_told = {
             "Creating": not pod.scheduled,

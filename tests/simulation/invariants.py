@@ -305,6 +305,8 @@ class Monitor(Observer):
             if (other.type, other.index) == (truth.type, truth.index):
                 if not other.gone:
                     self.fail(f"two pods for {truth.type}-{truth.index} of {job.key.name}")
+                if truth.attempt == other.attempt:
+                    continue  # the request came late, and the pod goes
                 other.replaced = True
                 is_fatal = other.action == policies.FAIL_JOB and not other.disturbed  # unseen
                 if is_fatal and self._restarts_alone(job, truth):

@@ -96,6 +96,9 @@ ONCE_FAILED = {
     999296061: "a replica that restarts alone was ahead of the attempt of its resumed job",
     257067475: "the monitor took for said what a status of an old version was to say",
     807168526: "a restart at no cost, as members had changed, counted as one that costs something",
+    98488477: "a replica that was given up as hung was told as failed with exit code 0",
+    298712209: "a pod whose creation came late took back that its replica had failed",
+    805767100: "what a replica given up as hung answered to its stop cost a restart",
     297297376: "the monitor missed restarts that were given back and counted in one pass",
 }
 

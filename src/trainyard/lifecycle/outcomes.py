@@ -112,6 +112,13 @@ VANISHED = frozenset({"ContainerStatusUnknown", "Unknown"})
 """Container reasons by which the kubelet and containerd say that they lost sight of it, as after
 a reboot of the node: its exit code is made up."""
 
+HUNG = "Hung"
+"""Why a replica failed, or an attempt was ended, whose ranks got nowhere."""
+LAUNCH_TIMEOUT = "LaunchTimeout"
+"""Why a launching replica failed that has taken too long."""
+GIVEN_UP = frozenset({HUNG, LAUNCH_TIMEOUT})
+"""Why replicas failed that ran. They are stopped, and what they answer to that says nothing."""
+
 MAX_DURATION = "MaxDuration"
 """Part of the DisruptionTarget reason of a pod that its queue's `maxDuration` removed."""
 

@@ -11,7 +11,14 @@ from trainyard.kinds.shared.pods.container_roles import INIT, SIDECAR
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed, Pod
-from trainyard.lifecycle.outcomes import Exit, Ruling, State, deletion_requested, exit_of
+from trainyard.lifecycle.outcomes import (
+    GIVEN_UP,
+    Exit,
+    Ruling,
+    State,
+    deletion_requested,
+    exit_of,
+)
 from trainyard.lifecycle.restart import pod_failure_rules
 
 Entry = dict[str, Any]
@@ -92,12 +99,14 @@ def sort_replicas(
     for replica_type, key, name in workload.replicas_by_rank:
         pod = pods.pop(name, None)
         record = records.get(name)
-        old = None
-        if pod is not None and pod.attempt < (record.attempt if record else floor):
-            pod, old = None, pod
         entry = entries.get(name)
         if entry is not None and not entry.get("uid"):
             entry = None
+        old = None
+        if pod is not None and (
+            pod.attempt < (record.attempt if record else floor) or _came_late(pod, entry)
+        ):
+            pod, old = None, pod
         main = replica_type.main_container
         state, end = _state_of_pod(pod, entry, main, lost, ended=bool(ledger.ended))
         if record is not None and record.ruling is not None:
@@ -110,6 +119,12 @@ def sort_replicas(
         if state is not State.RUNNING:
             not_running.append(replica)
     return View(replicas, not_running, list(pods.values()))
+
+
+def _came_late(pod: Pod, entry: Entry | None) -> bool:
+    """Whether the pod was created by a request that arrived when that of the same attempt had
+    ended, and was gone."""
+    return entry is not None and entry["phase"] in _ENDED and entry["uid"] != pod.uid
 
 
 def _state_of_pod(
@@ -156,8 +171,8 @@ def _as_ruled(
 
 def _are_rules_asked(state: State, end: Exit, *, stopped: bool) -> bool:
     """Whether rules of `podFailurePolicy` are asked. While a job is paused, or has ended, nothing
-    is lost with a pod that goes: it is deleted anyway."""
-    if end.free and stopped:
+    is lost with a pod that goes: it is deleted anyway. Nor of what was given up as it ran."""
+    if (end.free and stopped) or end.reason in GIVEN_UP:
         return False
     return state is State.FAILED or state is State.TAKEN
 
@@ -177,7 +192,9 @@ _ENDED = ("Succeeded", "Failed")
 def _as_reported(entry: Entry, end: Exit | None, main: str | None) -> tuple[State, Exit | None]:
     """What status told as the replica's own end stays so, whatever becomes of its pod."""
     state, remembered = _state_from_entry(entry, main)
-    return state, replace(end, free=False) if end is not None else remembered
+    if end is None or (remembered is not None and remembered.reason in GIVEN_UP):
+        return state, remembered
+    return state, replace(end, free=False)
 
 
 def _taken_at(pod: Pod, end: Exit | None) -> datetime | None:
@@ -201,6 +218,8 @@ def _state_from_entry(entry: Entry | None, main: str | None) -> tuple[State, Exi
 
 def _exit_from_entry(entry: Entry, main: str | None) -> Exit:
     """A sidecar's end is none of the replica's; the container that decides comes first."""
+    if entry.get("reason") in GIVEN_UP:
+        return Exit(reason=entry["reason"])
     failed = [
         each
         for each in entry.get("containers") or ()

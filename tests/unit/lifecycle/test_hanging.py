@@ -279,3 +279,42 @@ def test_one_that_never_met_is_waited_for_by_nobody() -> None:
     assert found is not None
     assert found[:2] == ("False", "HangSuspected")
     assert "rank 0 never reported" in found[2]
+
+
+@pytest.mark.parametrize("code", [0, 137])
+def test_what_a_hung_replica_answers_to_its_stop_is_not_told(code: int) -> None:
+    spec = generic(
+        successRules=[{"worker": [0]}],
+        failureRules=[{"worker": [0]}],
+        runPolicy={"hang": {"action": "Restart"}},
+    )
+    world = hanging(spec)
+    world.advance(1).step()
+    name = world.name("1")
+    told = f"Pod[{name}] failed (Hung)"
+    assert (world.condition("ReplicaFailure") or ("", "", ""))[2] == f"{told}: {TOLD}"
+    assert world.pods[name]["spec"]["activeDeadlineSeconds"] == 1
+    world.exit("1", code)
+    world.pods[name]["status"] |= {"phase": "Failed", "reason": "DeadlineExceeded"}
+    world.say().settle()
+    [_, entry] = world.status["tasks"][0]["replicas"]
+    assert (entry["phase"], entry["reason"]) == ("Failed", "Hung")
+    assert (world.condition("ReplicaFailure") or ("", "", ""))[2] == told
+
+
+def test_what_a_hung_replica_answers_to_its_stop_is_no_cause() -> None:
+    """A peer has failed, and for a moment it is open what came before that."""
+    rules = [{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1]}}]
+    policy = {"hang": {"action": "Restart"}, "podFailurePolicy": {"rules": rules}}
+    world = Reporting(pytorch(workers=3, run_policy=policy))
+    world.running()
+    world.say("Waiting", "Waiting").advance(300).exit("2", 1).step()
+    name = world.name("0")
+    assert world.pods[name]["spec"]["activeDeadlineSeconds"] == 1
+    world.say().exit("0", 137)
+    world.pods[name]["status"] |= {"reason": "DeadlineExceeded"}
+    world.advance(1).step()
+    world.advance(1).settle()
+    [restart] = world.told("Restart")
+    assert restart.startswith(f"Pod[{world.name('2')}] exited with error code 1\n")
+    assert world.backoff == 0

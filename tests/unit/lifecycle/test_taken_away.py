@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import timedelta
 from typing import Any
 
@@ -140,3 +141,23 @@ def test_a_replica_that_is_gone_as_its_job_succeeds_is_told_as_taken_away() -> N
     told = world.condition("ReplicaFailure")
     assert told is not None
     assert told[0] == "False"
+
+
+@pytest.mark.parametrize(
+    ("code", "rules", "phase"),
+    [(0, NEVER_MIND, "Running"), (1, NEVER_MIND, "Running"), (1, {}, "Failed")],
+)
+def test_a_pod_whose_creation_came_late_leaves_the_end_of_its_replica(
+    code: int, rules: dict[str, Any], phase: str
+) -> None:
+    """A request may arrive when a second one has made the pod, which has ended and is gone."""
+    world = World(generic(workers=3, policy="Never", cleanUpPolicy="None", **rules)).running()
+    late = copy.deepcopy(world.pods[world.name("1")])
+    late["metadata"]["uid"], late["status"] = "late", {"phase": "Pending"}
+    world.exit("1", code).settle().remove("1").settle()
+    told = world.status["tasks"][0]["replicas"][1]
+    world.pods[world.name("1")] = late
+    world.run("1").settle()
+    assert world.phase == phase
+    assert world.status["tasks"][0]["replicas"][1] == told
+    assert world.name("1") not in world.pods

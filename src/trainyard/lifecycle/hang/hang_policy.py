@@ -20,7 +20,7 @@ from trainyard.lifecycle.actions import Create, Event
 from trainyard.lifecycle.hang import hang_detector, hang_texts
 from trainyard.lifecycle.hang.hang_detector import Finding
 from trainyard.lifecycle.hang.rank_reports import ALONE, STOPPED, STUCK, RankReport
-from trainyard.lifecycle.outcomes import Exit, Ruling, State
+from trainyard.lifecycle.outcomes import HUNG, Exit, Ruling, State
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
 from trainyard.lifecycle.replica_view import Replica
@@ -29,8 +29,6 @@ from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
-HUNG = "Hung"
-"""Why a replica failed, or an attempt was ended, whose ranks got nowhere."""
 RULE = "runPolicy.hang"
 _REASONS = {
     Finding.HUNG: ConditionReason.HUNG,

@@ -13,7 +13,7 @@ from trainyard.kinds.shared.reasons import preflight_difference
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.elastic import elastic_size
 from trainyard.lifecycle.observed import Container
-from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.outcomes import LAUNCH_TIMEOUT, Exit, State
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.replica_view import Replica
@@ -24,8 +24,6 @@ NOTICE_AFTER = timedelta(seconds=15)
 """Waiting for as long is worth a word; by then the probe has told what for."""
 LOOK_AGAIN = timedelta(seconds=15)
 """How often the words are asked for."""
-TIMEOUT = "LaunchTimeout"
-"""Why a launching replica failed that has taken too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def time_out(context: ReconcileContext, _: StatusBuilder) -> PolicyResult:
         return NOTHING
     message = texts.launch_overdue(context.workload, launch.words)
     # Without a time: any other failure goes before it, and nothing is waited for (decision 54).
-    end = Exit(reason=TIMEOUT, message=message)
+    end = Exit(reason=LAUNCH_TIMEOUT, message=message)
     failed = launch.replica._replace(state=State.FAILED, exit=end)
     return PolicyResult(context=context.with_replicas({failed.name: failed}))
 

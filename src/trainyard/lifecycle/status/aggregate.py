@@ -10,7 +10,7 @@ from typing import Any
 
 from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.outcomes import GIVEN_UP, State
 from trainyard.lifecycle.pods import pod_cleanup
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.replica_view import Entry, Replica, View
@@ -120,7 +120,8 @@ def _replica_entry(replica: Replica) -> Entry:
         "containers": pod.container_statuses,
     }
     if replica.state is State.FAILED and replica.exit is not None and replica.exit.reason:
-        entry["reason"] = STOPPED if _was_stopped(pod) else replica.exit.reason
+        reason = replica.exit.reason
+        entry["reason"] = STOPPED if _was_stopped(pod) and reason not in GIVEN_UP else reason
     return entry
 
 
