@@ -9,7 +9,6 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from tests.simulation import policies
 from tests.simulation.server import Obj
@@ -90,15 +89,16 @@ def untrue(told: Told, found: re.Match[str]) -> Iterator[str]:
 
 
 def _follow(numbers: Sequence[int], given_up: int) -> bool:
-    """Whether each is one more than that before, but for what no attempt tells: the failures of
-    replicas without which an elastic job goes on."""
-    missing = 0
-    for before, after in pairwise(numbers):
-        if after > 1:
-            missing += after - 1 - before
-            if after <= before or missing > given_up:
-                return False
-    return True
+    """Whether each of the last row is one more than that before, but for what no attempt tells: the
+    failures of replicas without which an elastic job goes on. One may have begun the row."""
+    missing, later = 0, numbers[-1]
+    for before in reversed(numbers[:-1]):
+        if before >= later:  # of another row
+            missing += later - 1
+            break
+        missing += later - 1 - before
+        later = before
+    return missing <= given_up
 
 
 def _cause(pod: PodTruth) -> tuple[str, int | None]:

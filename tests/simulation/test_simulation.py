@@ -99,6 +99,7 @@ ONCE_FAILED = {
     98488477: "a replica that was given up as hung was told as failed with exit code 0",
     298712209: "a pod whose creation came late took back that its replica had failed",
     805767100: "what a replica given up as hung answered to its stop cost a restart",
+    329665151: "the monitor missed that a replica that was given up had begun the row",
     297297376: "the monitor missed restarts that were given back and counted in one pass",
 }
 
