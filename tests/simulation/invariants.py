@@ -60,9 +60,6 @@ RELIED_ON = frozenset({"services", "secrets", "configmaps", "podgroups"})
 """Pods that start before these would fail, or not start together."""
 GIVEN_UP = "(LaunchTimeout)"
 """In the text about a launch that took too long, as far as a pass could see; it has its judge."""
-LAG_SECONDS = 20.0 + 2 * 30.0
-"""For so long a status that is stored may be unknown to a controller: until a watch that is silent
-is looked after, and while a request that is lost holds up the pass that stored it, and the next."""
 NODE_NEWS_SECONDS = 5.0
 """Within this time a controller knows of a node that answers again."""
 
@@ -160,7 +157,6 @@ class Monitor(Observer):
             self.forged.setdefault(uid, old)
             return
         if old != new:
-            job.told_at = self.loop.time() if job.told_at is None else job.told_at
             real = self.forged.pop(uid, None)
             if real is not None:
                 self._put_right(job, real, new)
@@ -276,7 +272,7 @@ class Monitor(Observer):
         job.fatal[job.attempt] += truth.action == policies.FAIL_JOB
 
     def _stored(self, job: JobTruth) -> Obj:
-        return self.server.objects.get(job.key) or {"spec": {}, "kind": "", "metadata": {}}
+        return self.server.objects.get(job.key) or {"spec": {}, "kind": ""}
 
     def _restarts_alone(self, job: JobTruth, pod: PodTruth) -> bool:
         """Whether the replica does, and nobody has paused or resized the job."""
@@ -328,13 +324,6 @@ class Monitor(Observer):
         if told.plan.status is not None or told.events:
             for problem in agreement.untrue(told, times=self.clock_is_steady):
                 self.fail(f"{told.job['metadata']['name']}: {problem}")
-        # Of an old version nothing is said: its status, which comes first, is refused.
-        decided_by, stored = (
-            each["metadata"].get("resourceVersion") for each in (told.job, self._stored(job))
-        )
-        is_new = decided_by == stored and any(each.reason == "Created" for each in told.events)
-        if is_new and job.told_at is not None and self.loop.time() - job.told_at > LAG_SECONDS:
-            self.fail(f"{told.job['metadata']['name']}: has been created, it says, long after that")
 
     def shown(self, shown: Shown) -> None:
         """A pass has decided what to tell of a viewer."""

@@ -41,11 +41,11 @@ from trainyard.lifecycle.restart import (
     repeated_failures,
     restart_policies,
 )
+from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.operator.reconcile import planner
 from trainyard.operator.reconcile.executor import Executor, ReconcileResult
 from trainyard.operator.reconcile.job_records import JobRecord
 from trainyard.operator.reconcile.object_cache import ObjectCache
-from trainyard.operator.reconcile.takeover_resync import TakeoverResync
 from trainyard.operator.reconcile.work_queue import WorkQueue
 
 SEEDS = 400
@@ -198,14 +198,15 @@ def write_nothing(name: str) -> Plant:
     return lambda monkeypatch: monkeypatch.setattr(kueue_writes, name, lambda *given, **named: ())
 
 
-def take_a_silent_watch_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One who takes over reads no job that has no status where it watched."""
-    needs_resync = TakeoverResync.needs_resync
-    monkeypatch.setattr(
-        TakeoverResync,
-        "needs_resync",
-        lambda self, job: bool(job.status) and needs_resync(self, job),
-    )
+def call_every_job_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pass says that the job has been created."""
+    repair = StatusBuilder.repair_unfinished
+
+    def welcome(self: StatusBuilder, ledger: Ledger) -> None:
+        repair(self, ledger)
+        self.report_created()
+
+    monkeypatch.setattr(StatusBuilder, "repair_unfinished", welcome)
 
 
 def forget_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +409,7 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         write_nothing("finish_workloads"),
         "Workload .* is left",
     ),
-    "take a silent watch at its word": (take_a_silent_watch_at_its_word, "has been created"),
+    "call every job new": (call_every_job_new, "it was there before"),
     "forget what was told": (forget_what_was_told, "that was told is gone"),
     "act on a suspicion": (act_on_a_suspicion, "no judge knows this text"),
     "declare a hang at once": (declare_a_hang_at_once, "have done so for less than"),
@@ -452,7 +453,6 @@ RARE = {
     "start in place at once": 400,
     "call work a hang": 400,
     "keep a paused job in its queue": 1650,
-    "take a silent watch at its word": 6814,
 }
 """Seeds from which on bugs are looked for that take much to show."""
 

@@ -58,8 +58,6 @@ class JobTruth:
     """Paused, resized or the like: what is counted then has no exact answer."""
     was_paused: bool = False
     deleted: bool = False
-    told_at: float | None = None
-    """When its first status was stored, by the loop's clock."""
 
 
 def ended_pods(pods: list[PodTruth]) -> tuple[int, int]:
