@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -108,6 +109,15 @@ class Machine(Yard):
         """Wait until the job has so many processes with the text in their command lines."""
         self.await_phase(job, "Running")
         until(lambda: len(self.with_environment(text, JOB=job)) >= count, f"{job} has {count}")
+
+    def settled(self, jobs: Sequence[str]) -> dict[str, State]:
+        """The state of jobs, once what their launchers started to begin with has ended."""
+        found = {name: self.state_of(name) for name in jobs}
+        while True:
+            time.sleep(2)
+            before, found = found, {name: self.state_of(name) for name in jobs}
+            if found == before:
+                return found
 
     def state_of(self, job: str) -> State:
         status = self.status(job)
@@ -219,7 +229,7 @@ def test_jobs_outlive_every_change_of_the_version(machine: Machine, route: Seque
     machine.await_phase("queued", "Pending")
     until(lambda: condition(machine.status("hung"), "Hung").get("status") == "True", "it hangs")
     names = [job["metadata"]["name"] for job in (*jobs(), *launched, queued())]
-    before = {name: machine.state_of(name) for name in names}
+    before = machine.settled(names)
     for number, version in enumerate(route[1:]):
         machine.change(version)
         machine.submit(pytorch(f"probe-{number}", template(["true"])))
