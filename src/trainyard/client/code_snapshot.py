@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from trainyard.client.cluster_target import CommandError
+from trainyard.client.git_repository import WITHOUT_PROGRAMS
 from trainyard.schema.dataclass import dataclass
 
 MOST_BYTES = 256 << 20
@@ -80,7 +81,13 @@ def _tracked(folder: Path) -> list[str] | None:
     """What git has there, or would add; None where there is no repository."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, timeout=_GIT_SECONDS)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=os.environ | WITHOUT_PROGRAMS,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     if done.returncode:

@@ -26,11 +26,34 @@ _COMMIT = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?\Z")
 _REMOTE = re.compile(
     r'^\[remote "origin"\]\s*\n(?:[ \t]+.*\n)*?[ \t]+url\s*=\s*(\S+)', re.MULTILINE
 )
-# In units of 512 bytes, as POSIX has it: 16 MiB of a diff. Locks are for the user's own git.
+WITHOUT_PROGRAMS = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "core.hooksPath",
+    "GIT_CONFIG_VALUE_1": os.devnull,
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",  # locks are for the user's own git
+}
+"""Variables with which git runs no program that a folder's own configuration names, but filters."""
+# In units of 512 bytes, as POSIX has it: 16 MiB of a diff. Filters of the folder's own
+# configuration are programs too, those of the user's are wanted (git-lfs). What is dirty in a
+# submodule is told by a git that reads the submodule's configuration.
 _WATCH = """\
-cd "$1" && ulimit -f 32768 && export GIT_OPTIONAL_LOCKS=0 LC_ALL=C || exit
-timeout 60 git status --porcelain=v2 --branch . > "$2/status.part" || exit
-timeout 60 git diff --no-ext-diff --no-textconv --no-color --binary HEAD . > "$2/diff.part" &&
+cd "$1" && ulimit -f 32768 && export LC_ALL=C || exit
+keys=$(git config --show-scope --name-only --get-regexp '^filter[.].*[.](clean|process)$' |
+  sed -n 's/^\\(local\\|worktree\\)\t//p')
+IFS='
+'
+set -f
+for key in $keys; do for each in "$key=" "${key%.*}.required=false"; do
+  export "GIT_CONFIG_KEY_$GIT_CONFIG_COUNT=${each%=*}"
+  export "GIT_CONFIG_VALUE_$GIT_CONFIG_COUNT=${each##*=}"
+  export GIT_CONFIG_COUNT=$((GIT_CONFIG_COUNT + 1))
+done; done
+no=--ignore-submodules=dirty
+timeout 60 git status --porcelain=v2 --branch $no . > "$2/status.part" || exit
+timeout 60 git diff $no --no-ext-diff --no-textconv --no-color --binary HEAD . > "$2/diff.part" &&
   [ -s "$2/diff.part" ] && mv "$2/diff.part" "$2/diff.patch" || rm -f "$2/diff.part"
 mv "$2/status.part" "$2/status"
 """
@@ -109,7 +132,9 @@ def watch_changes(folder: Path, record: Path) -> None:
     nowhere = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
     words = ["/bin/sh", "-c", _WATCH, "sh", str(folder), str(record)]
     with suppress(OSError):
-        pid = os.posix_spawn(words[0], words, os.environ, file_actions=nowhere, setsid=True)
+        pid = os.posix_spawn(
+            words[0], words, os.environ | WITHOUT_PROGRAMS, file_actions=nowhere, setsid=True
+        )
         threading.Thread(target=os.waitpid, args=(pid, 0), daemon=True).start()
 
 
@@ -132,7 +157,13 @@ def changes_now(folder: Path) -> Changes | None:
     with tempfile.TemporaryDirectory() as record:
         words = ["/bin/sh", "-c", _WATCH, "sh", str(folder), record]
         with suppress(OSError, subprocess.TimeoutExpired):
-            subprocess.run(words, capture_output=True, timeout=_SECONDS, check=False)
+            subprocess.run(
+                words,
+                env=os.environ | WITHOUT_PROGRAMS,
+                capture_output=True,
+                timeout=_SECONDS,
+                check=False,
+            )
         return changes_in(Path(record))
 
 

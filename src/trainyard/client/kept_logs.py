@@ -46,7 +46,7 @@ def kept_logs(
     prefix = f"{job.namespace}_{job.base}-"
     for pod in sorted((folder / "pods").glob(f"{prefix}*")):
         replica = pod.name.removeprefix(prefix).rpartition("_")[0]
-        logs = [log for each in pod.glob(container or "*") for log in logs_in(each)]
+        logs = [log for each in pod.glob(container or "*") for log in _logs_in(each)]
         if logs:
             kept = [path.parent.name for path in logs]
             training = container or job.training_container_among(replica, kept)
@@ -57,10 +57,18 @@ def kept_logs(
             yield replica, sorted(runs)[-1 - back][1]
 
 
+def _logs_in(folder: Path) -> list[Path]:
+    """None where the pod is somebody else's, whose logs are closed (decision 88)."""
+    try:
+        return logs_in(folder)
+    except PermissionError:
+        return []
+
+
 def log_of(folder: Path, pod: PodView, container: str) -> Path | None:
     """The file of a container's last log; None if there is none."""
     own = folder / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}" / container
-    return max(logs_in(own), key=changed_at, default=None)
+    return max(_logs_in(own), key=changed_at, default=None)
 
 
 def reader(folder: Path) -> Kept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -129,6 +130,49 @@ def test_git_writes_what_was_changed(project: Path, tmp_path: Path) -> None:
 
 
 # Packages.
+
+
+@pytest.mark.parametrize("how", ["fsmonitor", "hook", "filter", "process", "included", "submodule"])
+def test_git_runs_no_program_of_the_folder_that_it_looks_at(tmp_path: Path, how: str) -> None:
+    folder, ran = tmp_path / "folder", tmp_path / "ran"
+    folder.mkdir()
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\ncat\n")
+    program.chmod(0o755)
+
+    def mine(*words: str) -> None:
+        git(folder, "-c", "protocol.file.allow=always", *words)
+
+    mine("init", "-q")
+    (folder / "s.py").write_text("print(1)")
+    (folder / ".gitattributes").write_text("*.py filter=f\n")
+    mine("add", ".")
+    mine("commit", "-qm", "x")
+    if how == "submodule":
+        other = tmp_path / "other"
+        shutil.copytree(folder, other)
+        mine("submodule", "add", str(other), "sub")
+        mine("commit", "-qm", "y")
+        git(folder / "sub", "config", "core.fsmonitor", str(program))
+    elif how == "fsmonitor":
+        mine("config", "core.fsmonitor", str(program))
+    elif how == "hook":
+        mine("config", "core.hooksPath", str(tmp_path))
+        program.rename(tmp_path / "post-index-change")
+    elif how == "included":
+        (tmp_path / "more").write_text(f'[filter "f"]\nclean = {program}\nrequired = true\n')
+        mine("config", "include.path", str(tmp_path / "more"))
+    else:
+        mine("config", f"filter.f.{'clean' if how == 'filter' else how}", str(program))
+        mine("config", "filter.f.required", "true")
+    ran.unlink(missing_ok=True)
+    (folder / "s.py").write_text("print(22)")
+    changes = git_repository.changes_now(folder)
+    assert changes is not None
+    assert changes.changed == ("s.py",)
+    assert "+print(22)" in (changes.diff or "")
+    code_snapshot.copy_code(folder, tmp_path / "copy")
+    assert not ran.exists()
 
 
 def test_packages_are_those_that_the_interpreter_would_list() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from math import isfinite
+
 import click
 
 from trainyard.api.async_client import AsyncClient
@@ -9,6 +12,21 @@ from trainyard.api.commands import Where, ask, together
 from trainyard.api.job_queries import Goal, Result, parse_goal
 from trainyard.cli.failure_card_text import print_failure
 from trainyard.cli.job_options import job_command, jobs_argument, with_where
+from trainyard.schema import duration
+from trainyard.schema.errors import InvalidDuration
+
+
+def _seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    """Seconds as a number, or a time as `run --timeout` takes it."""
+    if text is None:
+        return None
+    with suppress(ValueError):
+        if isfinite(number := float(text)) and number >= 0:
+            return number
+    try:
+        return duration.parse(text).total_seconds()
+    except InvalidDuration as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @job_command
@@ -23,9 +41,9 @@ from trainyard.cli.job_options import job_command, jobs_argument, with_where
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="Give up after so long; 0 looks once. Without it, wait for ever.",
+    metavar="TIME",
+    callback=_seconds,
+    help="Give up after 90 (seconds), 30m, 1d12h; 0 looks once. Without it, wait for ever.",
 )
 @jobs_argument
 def command(where: Where, jobs: tuple[str, ...], goal: str, timeout: float | None) -> int:

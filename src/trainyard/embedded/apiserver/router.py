@@ -61,7 +61,7 @@ class Router:
         self._runtime = runtime
         self._authorizer = Authorizer(registry)
         self._supervisor = supervisor if supervisor is not None else Supervisor()
-        self._verbs = verbs = Verbs(registry, allowed)
+        self._verbs = verbs = Verbs(registry, self._authorizer, allowed)
         self.kubeconfigs: KubeconfigEndpoint | None = None
         """Set once a port is open for those who have one."""
         self.holder: TokenHolder = lambda token: None

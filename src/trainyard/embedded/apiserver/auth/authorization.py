@@ -101,6 +101,10 @@ class Authorizer:
             return is_own and access.verb == "delete"
         return is_own and access.subresource not in _WRITTEN_BY_CLUSTER
 
+    def may_read_logs(self, identity: Identity, namespace: str) -> bool:
+        """Whether a user may read what programs in a namespace write."""
+        return self.is_allowed(identity, AccessRequest("get", "", "pods", "log", namespace))
+
     def _owns_namespace(self, identity: Identity, access: AccessRequest) -> bool:
         namespace = access.namespace
         if (access.group, access.resource) == (NAMESPACES.group, NAMESPACES.plural):

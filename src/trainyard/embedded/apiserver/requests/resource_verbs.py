@@ -10,6 +10,7 @@ import orjson
 from trainyard.embedded import tenants
 from trainyard.embedded.api_errors import StatusCause, bad_request, unsupported_media_type
 from trainyard.embedded.apiserver.auth import authorization
+from trainyard.embedded.apiserver.auth.authorization import Authorizer
 from trainyard.embedded.apiserver.http.http_messages import Request, Response, Stream
 from trainyard.embedded.apiserver.patch import patch_formats
 from trainyard.embedded.apiserver.requests import (
@@ -22,6 +23,7 @@ from trainyard.embedded.apiserver.requests import (
     write_options,
 )
 from trainyard.embedded.apiserver.requests.object_admission import FieldValidation
+from trainyard.embedded.apiserver.requests.program_output import without_program_output
 from trainyard.embedded.apiserver.requests.representation import negotiate_representation
 from trainyard.embedded.apiserver.requests.request_target import Target
 from trainyard.embedded.apiserver.requests.watch_stream import Watch
@@ -48,12 +50,15 @@ class Verbs:
     """Create, read, update, delete, list, watch and patch, with admission."""
 
     registry: Registry
+    authorizer: Authorizer
     allowed: AllowList = NOBODY_ELSE
     """Who besides its owner uses the cluster."""
 
     def get(self, request: Request, target: Target) -> Response:
         """Get one object."""
         obj = self.registry.get(*target.place)
+        if (hide := self._hiding(request, target)) is not None:
+            obj = hide(obj)
         return response_encoding.object_response(request, target.served, target.served.to_view(obj))
 
     def collection(self, request: Request, target: Target) -> Response:
@@ -69,14 +74,17 @@ class Verbs:
             entries = [entry for entry in entries if predicate(entry.object)]
         metadata: Object = {"resourceVersion": str(revision)}
         entries = response_encoding.page(request, entries, metadata)
-        if target.served.view_of:
-            shown = [target.served.to_view(entry.object) for entry in entries]
+        hide = self._hiding(request, target)
+        if target.served.view_of or hide is not None:
+            objects = (entry.object if hide is None else hide(entry.object) for entry in entries)
+            shown = [target.served.to_view(obj) for obj in objects]
             entries = [Entry(obj, orjson.dumps(obj), 0) for obj in shown]
         return response_encoding.list_response(request, target.served, entries, metadata)
 
     def watch(self, request: Request, target: Target) -> Stream:
         """Watch a collection."""
-        return Watch(self.registry, target, self._predicate(request, target), request).response()
+        predicate, hide = self._predicate(request, target), self._hiding(request, target)
+        return Watch(self.registry, target, predicate, request, hide).response()
 
     async def create(self, request: Request, target: Target) -> Response:
         """Create an object."""
@@ -346,6 +354,19 @@ class Verbs:
         tenant = tenants.tenant_of(self.registry, obj["metadata"].get("namespace") or "")
         if tenant is not None and (causes := tenants.forbidden_fields(obj, tenant)):
             raise target.served.refused(obj, *causes)
+
+    def _hiding(self, request: Request, target: Target) -> Change | None:
+        """What to do to objects that are shown to this user; None: show them as they are."""
+        identity = request.identity
+        if identity.is_admin or not target.served.resource.namespaced:
+            return None
+
+        def hide(obj: Object) -> Object:
+            if self.authorizer.may_read_logs(identity, obj["metadata"]["namespace"]):
+                return obj
+            return without_program_output(target.storage, obj)
+
+        return hide
 
     def _predicate(self, request: Request, target: Target) -> list_selectors.Predicate | None:
         labels = list_selectors.label_predicate(request.query.get("labelSelector", ""))

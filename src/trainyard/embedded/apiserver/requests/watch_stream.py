@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 import orjson
@@ -16,7 +16,7 @@ from trainyard.embedded.apiserver.requests.list_selectors import Predicate
 from trainyard.embedded.apiserver.requests.representation import negotiate_representation
 from trainyard.embedded.apiserver.requests.request_target import Target
 from trainyard.embedded.registry import Registry
-from trainyard.embedded.storage.journal import Event, Subscription
+from trainyard.embedded.storage.journal import Event, Object, Subscription
 from trainyard.kube.errors import ApiError
 
 _BOOKMARK_SECONDS = 30.0
@@ -32,12 +32,19 @@ class Watch:
     """One watch: encodes changes as lines in the representation that the client accepts."""
 
     def __init__(
-        self, registry: Registry, target: Target, predicate: Predicate | None, request: Request
+        self,
+        registry: Registry,
+        target: Target,
+        predicate: Predicate | None,
+        request: Request,
+        hide: Callable[[Object], Object] | None = None,
     ) -> None:
+        """`hide` takes out of an object what this user may not see."""
         self._registry = registry
         self._target = target
         self._predicate = predicate
         self._request = request
+        self._hide = hide
         self._representation = negotiate_representation(request)
         self._header = True
 
@@ -135,11 +142,14 @@ class Watch:
             if not type_:
                 return b""
         served = self._target.served
+        if self._hide is not None:
+            obj = self._hide(obj)
         if self._representation.kind:
             shown = self._representation.render(served, served.to_view(obj), header=self._header)
             self._header = False
             return _line(type_.encode(), orjson.dumps(shown))
-        raw = orjson.dumps(served.to_view(obj)) if served.view_of else event.raw
+        is_stored = obj is event.object and not served.view_of
+        raw = event.raw if is_stored else orjson.dumps(served.to_view(obj))
         return _line(type_.encode(), raw)
 
 
