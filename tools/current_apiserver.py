@@ -4,7 +4,7 @@
 and the kinds that they define (validation, CEL, defaults, server-side apply) and admission
 policies by the libraries of Kubernetes 1.36, and passes everything else on to the older server of
 ``tools/control_plane.py``: Debian does not package what serves the core kinds. The program is
-``tools/current_apiserver``; it is kept beside the older one. Five minutes of CPU time on top of
+``tools/current-apiserver``; it is kept beside the older one. Five minutes of CPU time on top of
 360 MB of downloads, and 5 GB while it builds. A build that was ended early goes on where it was;
 exit codes are those of ``tools/control_plane.py``.
 """
@@ -34,7 +34,7 @@ _PACKAGES = (
     "etcd-server",
 )
 _FACTS = "k8s.io/component-base/version"
-_SOURCE = Path(__file__).with_suffix("")
+_SOURCE = Path(__file__).with_name("current-apiserver")
 
 
 def build() -> None:

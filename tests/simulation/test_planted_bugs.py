@@ -33,6 +33,7 @@ from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.pods import dependents
 from trainyard.lifecycle.progress import progress_status
+from trainyard.lifecycle.progress.progress_since_restart import TrainingPosition
 from trainyard.lifecycle.reconcile_context import ReconcileContext, RestartDecision
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import (
@@ -341,9 +342,7 @@ def insist_on_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def give_restarts_back_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not asked whether a job has got further."""
-    monkeypatch.setattr(
-        repeated_failures.TrainingPosition, "is_further_than", lambda now, before: True
-    )
+    monkeypatch.setattr(TrainingPosition, "is_further_than", lambda now, before: True)
 
 
 def give_restarts_back_to_all(monkeypatch: pytest.MonkeyPatch) -> None:

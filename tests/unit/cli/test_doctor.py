@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import click
 import pytest
 
 from trainyard.cli.commands import doctor
@@ -17,7 +18,7 @@ from trainyard.machine.state_folder import Paths
 def screen(monkeypatch: pytest.MonkeyPatch, found: list[DoctorFinding], columns: int) -> list[str]:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((columns, 24)))
-    return [doctor.click.unstyle(line) for line in doctor._screen(found)]
+    return [click.unstyle(line) for line in doctor._screen(found)]
 
 
 def test_what_is_wrong_comes_last_and_of_many_the_rest_is_counted(
@@ -44,7 +45,7 @@ def test_what_is_wrong_comes_last_and_of_many_the_rest_is_counted(
 def test_in_a_pipe_no_line_is_cut() -> None:
     long = "word " * 100
     found = [DoctorFinding("a", "ok", long), DoctorFinding("b", "problem", long, long)]
-    lines = [doctor.click.unstyle(line) for line in doctor._screen(found)]
+    lines = [click.unstyle(line) for line in doctor._screen(found)]
     assert [line.count("word") for line in lines] == [100, 100, 100, 0]
 
 

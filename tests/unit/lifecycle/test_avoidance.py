@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -34,7 +34,7 @@ def terms_of(pod: dict[str, Any]) -> list[dict[str, Any]]:
 class Nodes(Trial):
     """Pods that get nodes of their own: `node-0` and so on, as long as none is named."""
 
-    def place(self, *nodes: str) -> Nodes:
+    def place(self, *nodes: str) -> Self:
         """Let pods run, on these nodes."""
         self.settle().run()
         for number, node in itertools.zip_longest(range(len(self.pods)), nodes):
@@ -43,7 +43,7 @@ class Nodes(Trial):
         self.settle()
         return self
 
-    def tried(self, *bad: int) -> Nodes:
+    def tried(self, *bad: int) -> Self:
         """The check of all, in which these are slow."""
         for number in range(len(self.pods)):
             self.say(number, node_check_results.READY)
@@ -52,7 +52,7 @@ class Nodes(Trial):
             self.do(number, seconds=0.9 if number in bad else 0.1)
         return self
 
-    def restarted(self) -> Nodes:
+    def restarted(self) -> Self:
         """A failure that another start follows."""
         self.exit("0", 1).settle().advance(600).settle()
         return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -28,7 +28,7 @@ class Reporting(World):
     attempt = 1
     size: int | None = None
 
-    def say(self, *doing: str, attempt: int = 1) -> Reporting:
+    def say(self, *doing: str, attempt: int = 1) -> Self:
         self.doing, self.attempt, self.said = doing, attempt, self.now
         return self
 

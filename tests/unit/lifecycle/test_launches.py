@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -27,7 +27,7 @@ class Launching(World):
             found, probe_output={pod.uid: self.words for pod in found.pods if self.words}
         )
 
-    def started(self, replica: str, value: bool) -> Launching:
+    def started(self, replica: str, value: bool) -> Self:
         pod = self.pods[self.name(replica)]
         for container in pod["status"]["containerStatuses"]:
             container |= {"started": value, "state": {"running": {"startedAt": render(self.now)}}}

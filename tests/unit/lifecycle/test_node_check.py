@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -172,7 +172,7 @@ class Trial(World):
         assert isinstance(found, dict)
         return found
 
-    def begun(self) -> Trial:
+    def begun(self) -> Self:
         """All are ready, and told to begin."""
         self.running()
         for number in range(len(self.pods)):

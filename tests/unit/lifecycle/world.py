@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from tests.simulation.agreement import untrue
 from tests.simulation.telling import Told
@@ -195,7 +195,7 @@ class World:
         self.events += self.last.events
         return self.last
 
-    def settle(self, limit: int = 20) -> World:
+    def settle(self, limit: int = 20) -> Self:
         """Passes until nothing changes; pods on their way out go at once."""
         for _ in range(limit):
             done = self.step()
@@ -249,11 +249,11 @@ class World:
         replica = f"worker-{replica}" if replica.isdigit() else replica
         return f"{self.workload.base}-{replica}"
 
-    def advance(self, seconds: float) -> World:
+    def advance(self, seconds: float) -> Self:
         self.now += timedelta(seconds=seconds)
         return self
 
-    def run(self, *replicas: str) -> World:
+    def run(self, *replicas: str) -> Self:
         """Let pods (all by default) run."""
         for name in [self.name(r) for r in replicas] or list(self.pods):
             pod = self.pods[name]
@@ -269,7 +269,7 @@ class World:
                 }
         return self
 
-    def exit(self, replica: str, code: int = 1, **terminated: Any) -> World:
+    def exit(self, replica: str, code: int = 1, **terminated: Any) -> Self:
         """End a replica's containers with that code."""
         pod = self.pods[self.name(replica)]
         ended = {
@@ -283,24 +283,24 @@ class World:
             container["state"] = {"terminated": ended}
         return self
 
-    def evict(self, replica: str) -> World:
+    def evict(self, replica: str) -> Self:
         pod = self.pods[self.name(replica)]
         pod["status"] |= {"phase": "Failed", "reason": "Evicted", "message": "The node was low."}
         return self
 
-    def take(self, name: str, grace: int = 30) -> World:
+    def take(self, name: str, grace: int = 30) -> Self:
         """Begin to delete a pod, as anybody may."""
         meta = self.pods[name]["metadata"]
         meta["deletionTimestamp"] = render(self.now + timedelta(seconds=grace))
         meta["deletionGracePeriodSeconds"] = grace
         return self
 
-    def remove(self, replica: str) -> World:
+    def remove(self, replica: str) -> Self:
         """Have a pod gone, as anybody may."""
         del self.pods[self.name(replica)]
         return self
 
-    def running(self) -> World:
+    def running(self) -> Self:
         """The job from nothing to all replicas running."""
         self.settle().run().settle()
         assert self.phase == "Running", self.status

@@ -30,6 +30,7 @@ class StoppableWire(Wire):
     """The requests of a process that can be stopped together with its clocks."""
 
     __slots__ = ("runs",)
+    runs: asyncio.Event
 
     async def request(self, request: Request, timeout_seconds: float) -> Response:
         """Send it once the process goes on."""

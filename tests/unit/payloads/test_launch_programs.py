@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from tests.shipped_programs import ship
 from trainyard.payloads import processes
 from trainyard.payloads.launch import launcher_programs, rank_wrapper, replica_agent, sshd_setup
-from trainyard.payloads.launch.launch_runner import LaunchEvent, LaunchRunner
+from trainyard.payloads.launch.launch_runner import LaunchRunner
 from trainyard.payloads.launch.launcher_programs import describe_exit, shell_exit_code
+from trainyard.payloads.launch.ssh_connections import LaunchEvent
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 FOLDER = Path(launcher_programs.__file__).parent

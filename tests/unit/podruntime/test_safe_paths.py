@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainyard.podruntime import syscalls
 from trainyard.podruntime.filesystem import safe_paths
 
 _NAMES = ("a", "b", "c")
@@ -162,7 +163,7 @@ def _forget_openat2(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: object) -> int:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-    monkeypatch.setattr(safe_paths.sys, "openat2", unknown)
+    monkeypatch.setattr(syscalls, "openat2", unknown)
 
 
 def test_a_folder_that_turns_into_a_link_at_any_moment_leads_nowhere(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ def test_a_folder_that_turns_into_a_link_at_any_moment_leads_nowhere(tmp_path: P
             for number in range(1000):
                 for operation in (
                     safe_paths.make,
-                    lambda *a: safe_paths.walk(*a, safe_paths.Maker()),
+                    lambda *a: safe_paths.walk(*a, maker=safe_paths.Maker()),
                 ):
                     with contextlib.suppress(OSError):
                         os.close(operation(fd, f"folder/new-{number}", safe_paths.BENEATH))
