@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainyard.payloads import shipping
+from trainyard.payloads import launch, shipping
 
 
-def ship(folder: Path, files: Mapping[str, str] = shipping.SSH_LAUNCH) -> Path:
+def ship(folder: Path, files: Mapping[str, str] = launch.FILES) -> Path:
     """Write the programs into a folder, which need not exist; return it."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in shipping.programs(files).items():

@@ -216,7 +216,9 @@ class Told:
     def finds_no_node(self, pod: str) -> bool:
         """Whether the pod is kept off nodes, and has found no other for two minutes."""
         seen = self.pods.get(pod)
-        if seen is None or seen.created is None or seen.node or not seen.avoids:
+        if seen is None or seen.created is None or seen.node:
+            return False
+        if "trainyard.dev/avoids" not in dict(seen.annotations):
             return False
         return bool(seen.unschedulable) and self.now - seen.created >= timedelta(seconds=120)
 

@@ -68,7 +68,8 @@ _FALLBACKS = frozenset({job_blockers.resuming, pod_blockers.starting})
 _EXPLAINED_REASONS = frozenset(
     {
         *("FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff"),
-        *("LaunchWaits", "Hung", "Straggler", "NodeCheck"),
+        *("LaunchWaits", "Hung", "Straggler"),
+        node_check_diagnosis.EVENT_REASON,
     }
 )
 """Reasons of warnings that the causes already explain in other words."""

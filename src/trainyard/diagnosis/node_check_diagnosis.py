@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.schema.times import duration
 
+EVENT_REASON = "NodeCheck"
+"""Of the events that tell the same."""
+
 
 def in_progress(situation: Situation) -> Iterator[Cause]:
     """No command has started as yet."""

@@ -20,6 +20,7 @@ from trainyard.kinds.shared.scheduling import kueue_workload
 from trainyard.kinds.shared.scheduling.gang_scheduling import pod_groups_of
 from trainyard.kube.embedded_contract import STOPPED, parse_stopped
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
+from trainyard.lifecycle.node_check.node_check_annotation import AVOIDS
 from trainyard.lifecycle.pod_reports import NO_REPORTS, PodReports
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
@@ -66,6 +67,10 @@ class Container:
         return self.exit_code is not None and self.exit_code != 0
 
 
+_ANNOTATIONS: tuple[str, ...] = (AVOIDS,)
+"""Those that policies put on pods (`Policy.pod_edit`) and look for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pod:
     """A pod. `deleting` is its deletionTimestamp: when its grace period is over."""
@@ -80,8 +85,8 @@ class Pod:
     index: int = 0
     attempt: int = 1
     revision: str = ""
-    avoids: str = ""
-    """Nodes that it is kept off."""
+    annotations: tuple[tuple[str, str], ...] = ()
+    """Those by which a policy knows pods that it has edited."""
     node: str = ""
     created: datetime | None = None
     started: datetime | None = None
@@ -137,7 +142,9 @@ class Pod:
             index=_parse_int(label.get(labels.REPLICA_INDEX), 0),
             attempt=_parse_int(annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT), 1),
             revision=_interned(annotations.get(labels.REVISION, "")),
-            avoids=_interned(annotations.get(labels.AVOIDS, "")),
+            annotations=_interned(
+                tuple((name, annotations[name]) for name in _ANNOTATIONS if name in annotations)
+            ),
             node=_interned(spec.get("nodeName", "")),
             created=_parse_time(meta.get("creationTimestamp")),
             started=_parse_time(status.get("startTime")),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from trainyard.lifecycle.hang.rank_reports import RankReport, bounded_number
 from trainyard.lifecycle.node_check.node_check_results import NodeCheckReport
@@ -114,6 +114,17 @@ class CollectiveCounts:
     cadence: tuple[int, float] | None = None
 
 
+class ReportedState(Protocol):
+    """How something stands in a pod, by its last report."""
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What the controller acts on."""
+
+    def repeating(self, before: Any, /) -> ReportedState:
+        """What is kept where `before` said the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class InPlaceReport:
     """How the attempt in a pod stands that can be restarted in place.
@@ -134,8 +145,12 @@ class InPlaceReport:
 
     @property
     def state(self) -> tuple[str, int, bool]:
-        """What the controller acts on."""
+        """See ReportedState."""
         return self.uid, self.attempt, self.ended
+
+    def repeating(self, before: InPlaceReport) -> InPlaceReport:
+        """See ReportedState."""
+        return replace(self, at=before.at, since=before.since)
 
     @classmethod
     def decode(cls, obj: Any, received_at: datetime) -> InPlaceReport:

@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from trainyard.lifecycle.completion import deadline, verdicts
 from trainyard.lifecycle.goodput import goodput_status
 from trainyard.lifecycle.hang import hang_policy
+from trainyard.lifecycle.in_place import in_place_restart
 from trainyard.lifecycle.launch import launch_policy
 from trainyard.lifecycle.node_check import node_check_avoidance, node_check_policy
-from trainyard.lifecycle.policy import Evaluate, Policy, Stage, ends_job
+from trainyard.lifecycle.pod_reports import InPlaceReport
+from trainyard.lifecycle.policy import Evaluate, PodReport, Policy, Stage, ends_job
 from trainyard.lifecycle.progress import progress_status
 from trainyard.lifecycle.straggler import straggler_status
 from trainyard.lifecycle.viewer import viewer_links
@@ -30,6 +32,7 @@ POLICIES: Sequence[Policy] = (
         node_check_policy.evaluate,
         (Stage.REPORTS,),
         pod_edit=node_check_avoidance.pod_edit,
+        pod_report=node_check_policy.POD_REPORT,
     ),
     # Decision 22: success wins over any failure that holds at the same time.
     Policy("success", ends_job(verdicts.success_after_restarts), (Stage.RESTARTS,)),
@@ -55,4 +58,10 @@ BY_STAGE: Mapping[Stage, Sequence[Evaluate]] = {
 }
 LEDGER_FIELDS = tuple(name for policy in POLICIES for name in policy.ledger_fields)
 STATUS_PARSERS = tuple(p.parse_status for p in POLICIES if p.parse_status is not None)
+POD_REPORTS = (
+    PodReport(
+        "hold", "in_place", InPlaceReport.decode, instruct=in_place_restart.instruction_for_pod
+    ),
+    *(policy.pod_report for policy in POLICIES if policy.pod_report is not None),
+)
 POD_EDITS = tuple(p.pod_edit for p in POLICIES if p.pod_edit is not None)

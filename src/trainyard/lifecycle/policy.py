@@ -14,6 +14,8 @@ from typing import Any
 
 from trainyard.kinds.shared.workload import Manifest
 from trainyard.lifecycle.actions import Create
+from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.pod_reports import ReportedState
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.dataclass import dataclass
@@ -65,6 +67,20 @@ PodEdit = Callable[[Manifest], Manifest]
 
 
 @dataclass(frozen=True, slots=True)
+class PodReport:
+    """A report by which pods tell a state, and ask what to do."""
+
+    name: str
+    """Of the field of a message that holds it, which never changes."""
+    field: str
+    """Of `PodReports`: by the pod's name, the last report."""
+    decode: Callable[[Any, datetime], ReportedState]
+    """From a message, which may be anything, and the time; raises ValueError, with the field."""
+    instruct: Callable[[Mapping[str, Any], Pod], Mapping[str, Any]]
+    """The answer to a pod, from the stored status of its job."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One row of the table. Everything but the function and its stages is optional."""
 
@@ -73,6 +89,8 @@ class Policy:
     stages: tuple[Stage, ...]
     pod_edit: Callable[[Mapping[str, Any]], PodEdit | None] | None = None
     """How the status that is being built changes pods that are about to be created."""
+    pod_report: PodReport | None = None
+    """What pods report to it."""
     ledger_fields: tuple[str, ...] = ()
     """Fields of `status.internal` that the policy owns."""
     parse_status: Callable[[dict[str, Any]], dict[str, Any]] | None = None

@@ -1,4 +1,4 @@
-"""Which program goes into a pod, under which file name, and with which text.
+"""With which text a program goes into a pod; `FILES` of its folder says under which file name.
 
 In this package the programs are ordinary modules. In a pod there is no package: the programs of
 one purpose lie side by side in a folder, or together in one archive, and import each other by their
@@ -19,38 +19,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-SSH_LAUNCH: Mapping[str, str] = {
-    "supervise.py": "launch.ssh_supervisor",
-    "serving.py": "launch.sshd_setup",
-    "fitness.py": "launch.sshd_requirements",
-    "ending.py": "launch.rank_shutdown",
-    "processes.py": "processes",
-    "launch.py": "launch.launch_runner",
-    "links.py": "launch.ssh_connections",
-    "preflight.py": "launch.preflight",
-    "programs.py": "launch.launcher_programs",
-    "places.py": "launch.hostfile",
-    "minder.py": "launch.replica_agent",
-    "rank.py": "launch.rank_wrapper",
-    "colossalai_run.py": "launch.colossalai_run",
-}
-"""What launches DeepSpeed and ColossalAI over ssh: file names in the pod, and the modules here."""
 TORCHRUN = "torchrun.py"
-"""Name of one more file beside them, which runs in the place of torchrun."""
-IN_PLACE: Mapping[str, str] = {
-    "hold.py": "in_place.in_place_supervisor",
-    "processes.py": "processes",
-    "starting.py": "in_place.in_place_process",
-    "telling.py": "report_client",
-}
-"""What restarts a pod's command in place."""
-NODE_CHECK: Mapping[str, str] = {
-    "node_check.py": "node_check.node_check_runner",
-    "pairs.py": "node_check.node_check_collectives",
-    **IN_PLACE,
-}
-"""What checks a pod's node before its command starts. It shares code with what restarts in place,
-and a job may have both."""
+"""Name of a file beside those of `launch`, which runs in the place of torchrun."""
 HOOK, OBSERVER_ARCHIVE = "sitecustomize.py", "trainyard_observer.zip"
 """The observer in a folder of PYTHONPATH: what every Python in the pod loads, and what that loads
 in a rank."""
@@ -66,11 +36,6 @@ OBSERVER = (
     "in_place.in_place_standby",
     "report_client",
 )
-_NAMES_IN_PODS = {
-    module: name[: -len(".py")]
-    for files in (SSH_LAUNCH, NODE_CHECK)
-    for name, module in files.items()
-}
 _INLINED = ("rank_output",)
 """Modules that have no file in a pod: a job's ConfigMap may be older than they are."""
 _IMPORT = re.compile(r"^( *)from trainyard\.payloads(?:\.([\w.]+))? import (.*)$", re.MULTILINE)
@@ -89,8 +54,12 @@ def source(module: str) -> str:
 
 
 def programs(files: Mapping[str, str]) -> dict[str, str]:
-    """File names in the pod and their texts, of one of the mappings above."""
-    return {name: _for_folder(module) for name, module in files.items()}
+    """File names in the pod and their texts.
+
+    `files` has file names in the pod, and the modules of this package, with all that they import of
+    it: the `FILES` of a folder here, or of several.
+    """
+    return dict(_programs(tuple(files.items())))
 
 
 @functools.lru_cache(maxsize=2)
@@ -149,21 +118,26 @@ def _without_comments(text: str) -> str:
     return "".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
-@functools.lru_cache(maxsize=64)
-def _for_folder(module: str) -> str:
-    """The text with its imports of other programs by their file names in a pod."""
+@functools.lru_cache(maxsize=16)
+def _programs(files: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    names = {module: name.removesuffix(".py") for name, module in files}
+    return {name: _for_folder(module, names) for name, module in files}
+
+
+def _for_folder(module: str, names: Mapping[str, str]) -> str:
+    """The text with its imports of other programs by their `names` in a pod."""
 
     def rewrite(found: re.Match[str]) -> str:
-        indent, path, names = found.groups()
+        indent, path, imports = found.groups()
         if path in _INLINED:
             return _inlined(path)
-        if path in _NAMES_IN_PODS:
-            line = f"{indent}from {_NAMES_IN_PODS[path]} import {names}"
+        if path in names:
+            line = f"{indent}from {names[path]} import {imports}"
         else:
-            imported = f"{path}.{names}" if path else names
-            if imported not in _NAMES_IN_PODS:  # only types: the line is below `if TYPE_CHECKING`
+            imported = f"{path}.{imports}" if path else imports
+            if imported not in names:  # only types: the line is below `if TYPE_CHECKING`
                 return found[0]
-            line = f"{indent}import {_NAMES_IN_PODS[imported]} as {names}"
+            line = f"{indent}import {names[imported]} as {imports}"
         return line
 
     text, body = source(module), _IMPORT.sub(rewrite, source(module))

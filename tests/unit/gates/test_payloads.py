@@ -19,9 +19,9 @@ import pytest
 from tests.shipped_programs import ship
 from tests.unit.gates.sources import PACKAGE
 
-from trainyard.payloads import shipping
+from trainyard.payloads import launch, node_check, shipping
 
-FILES = {**shipping.SSH_LAUNCH, **shipping.NODE_CHECK}
+FILES = {**launch.FILES, **node_check.FILES}
 ALONE = (
     "event_file_fetcher",
     "function_call",
@@ -116,4 +116,5 @@ def test_every_module_is_shipped_unless_it_is_for_the_controller() -> None:
     }
     shipped = {*FILES.values(), *shipping.OBSERVER, *ALONE}
     appended = {"torchrun.torchrun_elastic", "torchrun.torchrun_ranks", "rank_output"}
-    assert modules - shipped - appended == {"shipping", "payload_messages"}
+    types = {"payload_messages", "node_check.node_check_messages"}
+    assert modules - shipped - appended - types == {"shipping"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.shipped_programs import ship
-from trainyard.payloads import shipping
+from trainyard.payloads import in_place
 from trainyard.payloads.in_place.in_place_supervisor import InPlaceSupervisor
 
 SECONDS = 60
@@ -29,7 +29,7 @@ TOLD = "attempt=1,grace=5,every=0.05,files=/nowhere,url=https://127.0.0.1:9/nobo
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ship(tmp_path_factory.mktemp("programs"), shipping.IN_PLACE)
+    return ship(tmp_path_factory.mktemp("programs"), in_place.FILES)
 
 
 def start(programs: Path, *command: str) -> subprocess.Popen[str]:

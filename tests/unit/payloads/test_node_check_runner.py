@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.shipped_programs import ship
-from trainyard.payloads import shipping
+from trainyard.payloads import node_check
 from trainyard.payloads.node_check.node_check_runner import python_of_command
 
 SECONDS = 300
@@ -32,7 +32,7 @@ def start(
     """With a torch that says this when it is imported, or does, or with the one of this Python."""
     if torch is not None:
         (folder / "torch.py").write_text(torch)
-    programs = ship(folder / "programs", shipping.NODE_CHECK)
+    programs = ship(folder / "programs", node_check.FILES)
     (folder / "sitecustomize.py").write_text("print('what images print')\n")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PYTHONPATH": str(folder), "PATH": path}

@@ -12,12 +12,12 @@ import pytest
 
 from tests.shipped_programs import ship
 from trainyard import payloads
-from trainyard.payloads import shipping
+from trainyard.payloads import launch, node_check
 from trainyard.payloads.payload_messages import LaunchDescription
 
 FOLDER = Path(payloads.__file__).parent
 SECONDS = 60
-PROGRAMS = sorted({*shipping.SSH_LAUNCH, *shipping.NODE_CHECK})
+PROGRAMS = sorted({*launch.FILES, *node_check.FILES})
 DESCRIPTION: LaunchDescription = {
     "pod": "pod",
     "port": 2222,
@@ -47,7 +47,7 @@ def python() -> str:
 @pytest.fixture
 def mounted(tmp_path: Path) -> Path:
     """The folder as a pod has it, without whatever else the package holds."""
-    return ship(tmp_path / "launch", {**shipping.SSH_LAUNCH, **shipping.NODE_CHECK})
+    return ship(tmp_path / "launch", {**launch.FILES, **node_check.FILES})
 
 
 @pytest.fixture

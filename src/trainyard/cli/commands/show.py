@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from trainyard.api.job_queries import event_order
 from trainyard.api.views import Job, Object, PodView, in_order
 from trainyard.cli.goodput_text import goodput_text
 from trainyard.cli.job_options import on_job
+from trainyard.cli.node_check_text import node_check_text
 from trainyard.cli.text_output import (
     document,
     indent,
@@ -83,32 +84,34 @@ def _summary(facts: Sequence[tuple[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _facts(job: Job, now: datetime, logs: str, owner: str) -> Iterator[tuple[str, Any]]:
+def _facts(job: Job, now: datetime, logs: str, owner: str) -> Sequence[tuple[str, Any]]:
     status = job.status
-    yield "Name", job.name
-    yield "Namespace", job.namespace
-    yield "Owner", owner
-    yield "Kind", job.kind.kind
-    yield "Phase", phase_text(job)
-    yield "Mode", "pause" if job.is_paused else "debug" if job.is_debugged else ""
-    yield "Running", running_text(job)
-    yield "Progress", _progress(job, now)
-    yield "Metrics", _metrics(job)
-    yield "Checkpoint", _checkpoint(job, now)
-    yield "Late", _late(job, now)
-    yield "Node check", _node_check(job, now)
-    yield "Restarts", job.budget or job.restarts
-    yield "Elastic", _elastic(job)
-    yield "Queue", job.queue
-    yield "Created", _moment(job.metadata.get("creationTimestamp"), now)
-    yield "Started", _moment(status.get("startTime"), now)
-    yield "Ended", _moment(status.get("completionTime"), now)
-    yield "Duration", span(status.get("startTime"), status.get("completionTime"), now)
     deadline = job.run_policy.get("activeDeadlineSeconds")
-    yield "Deadline", f"{deadline} s from the start" if deadline else ""
-    yield "Goodput", goodput_text(status, now)
-    yield "TensorBoard", _tensorboard(job)
-    yield "Logs", logs
+    return (
+        ("Name", job.name),
+        ("Namespace", job.namespace),
+        ("Owner", owner),
+        ("Kind", job.kind.kind),
+        ("Phase", phase_text(job)),
+        ("Mode", "pause" if job.is_paused else "debug" if job.is_debugged else ""),
+        ("Running", running_text(job)),
+        ("Progress", _progress(job, now)),
+        ("Metrics", _metrics(job)),
+        ("Checkpoint", _checkpoint(job, now)),
+        ("Late", _late(job, now)),
+        ("Node check", node_check_text(job, now)),
+        ("Restarts", job.budget or job.restarts),
+        ("Elastic", _elastic(job)),
+        ("Queue", job.queue),
+        ("Created", _moment(job.metadata.get("creationTimestamp"), now)),
+        ("Started", _moment(status.get("startTime"), now)),
+        ("Ended", _moment(status.get("completionTime"), now)),
+        ("Duration", span(status.get("startTime"), status.get("completionTime"), now)),
+        ("Deadline", f"{deadline} s from the start" if deadline else ""),
+        ("Goodput", goodput_text(status, now)),
+        ("TensorBoard", _tensorboard(job)),
+        ("Logs", logs),
+    )
 
 
 def _progress(job: Job, now: datetime) -> str:
@@ -150,16 +153,6 @@ def _late(job: Job, now: datetime) -> str:
         if not job.is_over
     ]
     return "\n".join(lines)
-
-
-def _node_check(job: Job, now: datetime) -> str:
-    found = job.node_check
-    if not found:
-        return ""
-    text = f"{found.get('state')}, {age(found.get('time'), now)} ago: {found.get('message')}"
-    if avoided := found.get("avoided"):
-        text += f"; avoids {', '.join(map(str, avoided))}"
-    return printable(text)
 
 
 def _moment(text: str | None, now: datetime) -> str:

@@ -24,7 +24,6 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
     """Every problem that the schema does not show."""
     spec = job.spec
     types = [replica.type for replica in spec.replica_specs]
-    is_elastic = spec.elastic.enabled
     total = sum(replica.replicas for replica in spec.replica_specs)
     bounds = spec.elastic.range(total)
     most = bounds.maximum if spec.elastic.enabled else 0
@@ -39,7 +38,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *_in_place(spec),
         *_preload(spec),
-        *check_node_check(spec.run_policy.node_check, is_elastic, _without_command(spec)),
+        *check_node_check(spec.run_policy.node_check, spec.elastic.enabled, _without_command(spec)),
         *check_failure_policy(
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),

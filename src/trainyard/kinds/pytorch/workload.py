@@ -130,7 +130,7 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             success_policy=policy,
             restart_after_success=policy is not SuccessPolicy.ALL_REPLICAS,
             in_place=self.in_place,
-            checks_nodes=node_check_injection.checks_nodes(spec, self.settings),
+            node_check=node_check_injection.checks_nodes(spec, self.settings),
             warnings=(
                 *found.warnings,
                 *node_check_injection.node_check_warnings(spec, self.settings),
@@ -145,6 +145,13 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             "kind": TENSOR_BOARDS.kind,
             "metadata": self.identity.metadata(name),
             "spec": self.spec.tensorboard_spec.dump(),
+        }
+
+    @property
+    def programs(self) -> Mapping[str, str]:
+        return {
+            **node_check_injection.programs_for(self.spec),
+            **in_place_injection.programs_for(self.spec),
         }
 
     def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
@@ -171,8 +178,7 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             is_plain = not self.spec.torchrun_config.enabled
             preload = self.spec.run_policy.preload if is_plain else ()
             in_place_injection.inject_supervisor(target, preload)
-        if not start.joins:
-            node_check_injection.inject_node_check(target, self.spec)
+        node_check_injection.inject_node_check(target, self.spec, joins=start.joins)
 
     def _put_event_folders(self, pod: Manifest, container: str) -> None:
         """Let the observer know where the training writes what its TensorBoard shows."""

@@ -90,7 +90,8 @@ class ConditionReason(StrEnum):
 class EventReason(StrEnum):
     """Reasons of Events on the job.
 
-    Stragglers: decision 287; ranks that never met: 364; node check: 295.
+    Stragglers: decision 287; ranks that never met: 364. A policy of its own
+    may have a reason of its own.
     """
 
     CREATED = "Created"
@@ -120,7 +121,6 @@ class EventReason(StrEnum):
     WAITING_RANKS = "WaitingRanks"
     STRAGGLER = "Straggler"
     RANKS_APART = "RanksApart"
-    NODE_CHECK = "NodeCheck"
 
 
 _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)

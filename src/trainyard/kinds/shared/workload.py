@@ -300,7 +300,7 @@ class Workload:
     in_place: int | None = None
     """Seconds that processes have to end before replicas restart in their pods. None: they restart
     in new pods (decision 283)."""
-    checks_nodes: bool = False
+    node_check: bool = False
     """Whether replicas that start together check their nodes first (decision 295)."""
     paused: bool = False
     debug: bool = False

@@ -143,6 +143,12 @@ class WorkloadFactory(ABC, Generic[Spec]):
         """Objects besides the pods that only this kind creates."""
         return ()
 
+    @property
+    def programs(self) -> Mapping[str, str]:
+        """Programs that start the training container's command, as `shipping.programs` takes
+        them."""
+        return {}
+
     def revision(self, key: ReplicaKey) -> str:
         """See `Workload.revision`."""
         return ""
@@ -173,7 +179,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
             dependents=(
                 *((child_services.headless(identity),) if self.has_pod_dns else ()),
                 *program_dependents(
-                    identity, self.settings, self.spec, is_observed=self.hang is not None
+                    identity, self.settings, self.programs, is_observed=self.hang is not None
                 ),
                 *self.extra_dependents(),
                 *(self.gang.dependents() if self.gang else ()),

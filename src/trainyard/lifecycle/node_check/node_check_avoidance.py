@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.reasons import EventReason
 from trainyard.kinds.shared.workload import Manifest
 from trainyard.lifecycle.actions import Event
+from trainyard.lifecycle.node_check.node_check_annotation import AVOIDS
+from trainyard.lifecycle.node_check.node_check_results import EVENT_REASON
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.policy import PodEdit
 from trainyard.lifecycle.reconcile_context import ReconcileContext
@@ -66,7 +66,7 @@ def avoid_bad_nodes(context: ReconcileContext, found: StatusField, status: Statu
         if each["node"] in more:
             each["avoided"] = True
     text = f"Pods of this job are kept off {', '.join(more)} from now on."
-    status.events.append(Event("Normal", EventReason.NODE_CHECK.value, text))
+    status.events.append(Event("Normal", EVENT_REASON, text))
 
 
 def pods_leaving(status: Mapping[str, Any]) -> dict[str, str]:
@@ -93,7 +93,9 @@ def take_misplaced_pods(
     wake_at, unplaced = None, []
     for replica in context.view.not_running:
         pod = replica.pod
-        if pod is None or not pod.avoids or pod.created is None or replica.state is State.TAKEN:
+        if pod is None or pod.created is None or replica.state is State.TAKEN:
+            continue
+        if AVOIDS not in dict(pod.annotations):
             continue
         due = pod.created + UNSCHEDULABLE_LIMIT
         if context.now < due:
@@ -136,7 +138,7 @@ def _stop_avoiding(unplaced: Replica, now: datetime, status: StatusBuilder) -> N
         f"Pods of this job are kept off {', '.join(avoided)} no longer: Pod[{unplaced.name}] has "
         f"found no other node for {UNSCHEDULABLE_LIMIT.total_seconds():g} s."
     )
-    status.events.append(Event("Warning", EventReason.NODE_CHECK.value, text))
+    status.events.append(Event("Warning", EVENT_REASON, text))
 
 
 def pod_edit(status: Mapping[str, Any]) -> PodEdit | None:
@@ -160,7 +162,7 @@ def add_node_affinity(pod: Manifest, avoided: Sequence[str]) -> Manifest:
     # One of the terms has to match, and an empty one matches nothing.
     terms = [_narrow_term(term, others) for term in terms] or [{"matchFields": others}]
     by_node = {**by_node, _REQUIRED: {"nodeSelectorTerms": terms}}
-    annotations = {**(metadata.get("annotations") or {}), labels.AVOIDS: ",".join(avoided)}
+    annotations = {**(metadata.get("annotations") or {}), AVOIDS: ",".join(avoided)}
     return {
         **pod,
         "metadata": {**metadata, "annotations": annotations},

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.kinds.shared.reasons import EventReason
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.in_place import in_place_restart
 from trainyard.lifecycle.node_check import node_check_avoidance, node_check_results
-from trainyard.lifecycle.node_check.node_check_results import NodeCheckReport
+from trainyard.lifecycle.node_check.node_check_results import EVENT_REASON, NodeCheckReport
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.policy import PolicyResult
+from trainyard.lifecycle.policy import PodReport, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.times import earliest, parse, render
@@ -68,6 +67,9 @@ def instruction_for_pod(status: Mapping[str, Any], pod: Pod) -> StatusField:
     return {"say": "check", "run": found["time"], "seconds": seconds, "pairs": pairs}
 
 
+POD_REPORT = PodReport("nodeCheck", "node_checks", NodeCheckReport.decode, instruction_for_pod)
+
+
 def evaluate(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
     """Go on with the test of this start.
 
@@ -80,7 +82,7 @@ def evaluate(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
 
 
 def _advance(context: ReconcileContext, status: StatusBuilder) -> datetime | None:
-    if not context.workload.checks_nodes:
+    if not context.workload.node_check:
         status.fields.pop("nodeCheck", None)
         return None
     told = _current_reports(context)
@@ -219,7 +221,7 @@ def _conclude(
             for b in bad[:MAX_NAMED]
         ]
     kind = "Normal" if state == PASSED else "Warning"
-    status.events.append(Event(kind, EventReason.NODE_CHECK.value, f"{_HEADLINES[state]}: {text}."))
+    status.events.append(Event(kind, EVENT_REASON, f"{_HEADLINES[state]}: {text}."))
     if bad:
         node_check_avoidance.avoid_bad_nodes(context, found, status)
     status.fields["nodeCheck"] = found

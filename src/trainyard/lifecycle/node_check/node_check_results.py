@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 from trainyard.lifecycle.hang.rank_reports import bounded_number
 from trainyard.schema.dataclass import dataclass
 
+EVENT_REASON = "NodeCheck"
+"""Reason of the events on the job (decision 295)."""
 BEGUN, READY, TESTING, DONE, LEFT = "begun", "ready", "testing", "done", "left"
 _STAGES = (BEGUN, READY, TESTING, DONE, LEFT)
 MATMUL_FACTOR, MATMUL_SECONDS = 4.0, 0.05
@@ -35,7 +37,7 @@ class PairResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeCheckReport:
-    """How the test stands in one pod, as last told; see `payloads.payload_messages.NodeCheck`."""
+    """How the test stands in one pod, as last told; see `node_check_messages.NodeCheck`."""
 
     uid: str
     attempt: int
@@ -50,8 +52,12 @@ class NodeCheckReport:
 
     @property
     def state(self) -> tuple[str, int, str, str]:
-        """What the controller acts on."""
+        """See `pod_reports.ReportedState`."""
         return self.uid, self.attempt, self.stage, self.run
+
+    def repeating(self, before: NodeCheckReport) -> NodeCheckReport:
+        """See `pod_reports.ReportedState`."""
+        return before
 
     def without(self, peers: Collection[str]) -> NodeCheckReport:
         """Less its pairs with these."""

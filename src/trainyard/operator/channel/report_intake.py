@@ -12,15 +12,15 @@ from dataclasses import field, replace
 from typing import Any
 
 from trainyard.lifecycle.hang.rank_reports import ALONE, STUCK, RankReport
-from trainyard.lifecycle.node_check.node_check_results import NodeCheckReport
-from trainyard.lifecycle.pod_reports import NO_REPORTS, CollectiveCounts, InPlaceReport, PodReports
+from trainyard.lifecycle.pod_reports import NO_REPORTS, CollectiveCounts, PodReports
+from trainyard.lifecycle.policies import POD_REPORTS
+from trainyard.lifecycle.policy import PodReport
 from trainyard.lifecycle.straggler.straggler_detector import detect_stragglers
 from trainyard.operator.channel.trainer_status import BadReport, parse_trainer_status
 from trainyard.operator.runtime_context import Clock
 from trainyard.schema.dataclass import dataclass
 
 TRAINER_STATUS, OBSERVATION = "trainerStatus", "observation"
-HOLD, NODE_CHECK = "hold", "nodeCheck"
 _MOST_RANKS = 20_000
 _POD_RATE, _JOB_RATE = 10.0, 200.0
 """Reports a second; after a pause, a burst of twice as many."""
@@ -29,6 +29,11 @@ _LATEST_SKEWS = 64
 """Reports from which the skew of a machine's clock is estimated: the smallest delay counts."""
 _RATE_SECONDS, _RATE_REPORTS = 60.0, 64
 """The rate is that of the last minute, or of the last two reports."""
+
+
+def pod_report_in(body: Mapping[str, Any]) -> PodReport | None:
+    """Which report of a pod's state a message is, if any."""
+    return next((each for each in POD_REPORTS if each.name in body), None)
 
 
 @dataclass(slots=True)
@@ -81,11 +86,8 @@ class ReportIntake:
         if OBSERVATION in body:
             self._take_observation(uid, body[OBSERVATION], pod)
             return {}
-        if HOLD in body:
-            self._take_in_place_report(uid, body[HOLD], pod)
-            return {}
-        if NODE_CHECK in body:
-            self._take_node_check(uid, body[NODE_CHECK], pod)
+        if (report := pod_report_in(body)) is not None:
+            self._take_pod_state(uid, report, body[report.name], pod)
             return {}
         if TRAINER_STATUS not in body:
             raise BadReport(f"{TRAINER_STATUS}: missing")
@@ -122,31 +124,20 @@ class ReportIntake:
         if is_news or rank.kind in STUCK or before is None or before.kind != rank.kind:
             self._schedule_wakeup(uid, job)
 
-    def _take_in_place_report(self, uid: str, body: Any, pod: str) -> None:
-        """How an attempt fares in a pod that restarts in place; a change wakes the controller."""
+    def _take_pod_state(self, uid: str, report: PodReport, body: Any, pod: str) -> None:
+        """How something stands in a pod; a change wakes the controller."""
         try:
-            hold = InPlaceReport.decode(body, self._now())
+            found = report.decode(body, self._now())
         except ValueError as error:
             raise BadReport(str(error)) from error
         job = self._jobs.setdefault(uid, _JobReports())
-        before = job.reports.in_place.get(pod)
-        is_news = before is None or before.state != hold.state
-        if before is not None and not is_news:
-            hold = replace(hold, at=before.at, since=before.since)  # later reports only repeat it
-        job.reports = replace(job.reports, in_place={**job.reports.in_place, pod: hold})
+        known = getattr(job.reports, report.field)
+        before = known.get(pod)
+        is_news = before is None or before.state != found.state
+        kept = found if is_news else found.repeating(before)
+        changes: dict[str, Any] = {report.field: {**known, pod: kept}}
+        job.reports = replace(job.reports, **changes)
         if is_news:
-            self._wake(uid)
-
-    def _take_node_check(self, uid: str, body: Any, pod: str) -> None:
-        """The state of a node check; a change wakes the controller."""
-        try:
-            found = NodeCheckReport.decode(body, self._now())
-        except ValueError as error:
-            raise BadReport(str(error)) from error
-        job = self._jobs.setdefault(uid, _JobReports())
-        before = job.reports.node_checks.get(pod)
-        if before is None or before.state != found.state:
-            job.reports = replace(job.reports, node_checks={**job.reports.node_checks, pod: found})
             self._wake(uid)
 
     def _find_stragglers(self, job: _JobReports, rank: RankReport) -> bool:

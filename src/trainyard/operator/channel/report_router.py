@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.resources import PODS
-from trainyard.lifecycle.in_place import in_place_restart
-from trainyard.lifecycle.node_check import node_check_policy
 from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.policy import PodReport
 from trainyard.operator.channel.report_channel import ReportedJob
-from trainyard.operator.channel.report_intake import HOLD, NODE_CHECK
+from trainyard.operator.channel.report_intake import pod_report_in
 from trainyard.operator.reconcile.planner import FINAL_PHASES
 
 if TYPE_CHECKING:
     from trainyard.operator.reconcile.controller import Controller
-
-Instruct = Callable[[Mapping[str, Any], Pod], Mapping[str, Any]]
-"""The answer to a pod, from the status of its job."""
 
 
 class ReportRouter:
@@ -50,18 +46,13 @@ class ReportRouter:
         return self._controller.reports.allows(uid, pod)
 
     def receive(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take in a report; raises BadReport. In-place supervisors and node checks get their next
-        instruction, which must come from the stored status."""
+        """Take in a report; raises BadReport. A pod that tells a state gets its next instruction,
+        which must come from the stored status."""
         answer = self._controller.reports.receive(uid, pod, body)
-        if HOLD in body:
-            return self._instruction(uid, pod, in_place_restart.instruction_for_pod)
-        return (
-            self._instruction(uid, pod, node_check_policy.instruction_for_pod)
-            if NODE_CHECK in body
-            else answer
-        )
+        report = pod_report_in(body)
+        return answer if report is None else self._instruction(uid, pod, report)
 
-    def _instruction(self, uid: str, pod: str, instruct: Instruct) -> Mapping[str, Any]:
+    def _instruction(self, uid: str, pod: str, report: PodReport) -> Mapping[str, Any]:
         controller = self._controller
         key = controller.key_of(uid)
         job = controller.jobs[key.kind].get(key.namespace, key.name) if key is not None else None
@@ -70,7 +61,7 @@ class ReportRouter:
         )
         if job is None or not isinstance(pod_record, Pod):
             return {}
-        return instruct(job.status or {}, pod_record)
+        return report.instruct(job.status or {}, pod_record)
 
 
 def _has_plural(kind: str, plural: str) -> bool:

@@ -10,7 +10,7 @@ counters stay; gauges (`gauges/`) do, as they are computed at each scrape. It is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import prometheus_client
@@ -19,12 +19,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from trainyard.kinds.shared.goodput.goodput_parts import seconds_by_part
 from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request
 from trainyard.lifecycle.actions import Plan
 from trainyard.operator.metrics.first_pod_latency import FirstPodLatency
 from trainyard.operator.metrics.gauges import MetricsSnapshot, collect_gauges
+from trainyard.operator.metrics.goodput_counter import goodput_counter
 from trainyard.operator.metrics.instrumentation import Instrumentation
 from trainyard.operator.metrics.label_values import END_REASONS, RESTART_REASONS, known_or_other
 from trainyard.operator.metrics.status_transitions import JobEnd, status_transitions
@@ -74,6 +74,12 @@ ListProblems = Callable[[], list[str]]
 """Returns the problems that `/readyz` lists."""
 
 
+_JOB_END_COUNTERS: Sequence[Callable[[CollectorRegistry], Callable[[str, JobRecord], None]]] = (
+    goodput_counter,
+)
+"""What registers a counter, and returns what counts a job of a kind that has ended."""
+
+
 class OperatorMetrics(Instrumentation):
     """Counts and logs what the controller of this process does."""
 
@@ -120,12 +126,7 @@ class OperatorMetrics(Instrumentation):
             ["job_kind", "reason"],
             registry=registry,
         )
-        self._spent = Counter(
-            "trainyard_job_time_seconds",
-            "Wall time of jobs that have ended, by what it was spent on.",
-            ["job_kind", "part"],
-            registry=registry,
-        )
+        self._job_end_counters = [counter(registry) for counter in _JOB_END_COUNTERS]
         self._first_pod = Histogram(
             "trainyard_job_first_pod_seconds",
             "Time from a job's creationTimestamp, in whole seconds, to its first pod.",
@@ -259,8 +260,8 @@ class OperatorMetrics(Instrumentation):
             self._start.labels(kind).observe(transitions.started_seconds)
         if transitions.end is not None:
             self._record_end(kind, transitions.end)
-            for part, seconds in seconds_by_part(after.status):
-                self._spent.labels(kind, part).inc(seconds)
+            for count in self._job_end_counters:
+                count(kind, after)
 
     def _record_end(self, kind: str, end: JobEnd) -> None:
         log.info("%s%s", end.outcome.lower(), f": {end.message}" if end.message else "")

@@ -32,7 +32,7 @@ from trainyard.payloads.report_client import ReportClient
 
 HERE = str(Path(__file__).parent)
 if TYPE_CHECKING:  # types are not shipped to pods
-    from trainyard.payloads.payload_messages import NodeCheck
+    from trainyard.payloads.node_check.node_check_messages import NodeCheck
 
 VARIABLE = "TRAINYARD_NODE_CHECK"
 """``attempt=1,limit=300,every=0.25,host=…,files=/t9k/channel,url=https://…``."""

@@ -11,20 +11,20 @@ from typing import Any
 
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.pods.command_wrapper import Target, Wrapper, wrap_command
-from trainyard.payloads.shipping import IN_PLACE
+from trainyard.payloads.in_place import FILES
 from trainyard.schema.rules.pod_spec_rules import grace_seconds
 
-WRAPPER = Wrapper("trainyard-hold", "/t9k/hold", IN_PLACE, "TRAINYARD_HOLD")
+WRAPPER = Wrapper("trainyard-hold", "/t9k/hold", FILES, "TRAINYARD_HOLD")
 
 
-def programs_for(spec: object) -> Mapping[str, str]:
+def programs_for(spec: Any) -> Mapping[str, str]:
     """What the job's Secret must hold: file names and modules of `payloads`."""
-    return IN_PLACE if is_in_place(spec) else {}
+    return FILES if is_in_place(spec) else {}
 
 
-def is_in_place(spec: object) -> bool:
-    """Whether the run policy, if it knows of it, asks for in-place restarts."""
-    return getattr(getattr(spec, "run_policy", None), "restart_mode", "Recreate") == "InPlace"
+def is_in_place(spec: Any) -> bool:
+    """Whether the run policy asks for in-place restarts."""
+    return bool(spec.run_policy.restart_mode == "InPlace")
 
 
 def in_place_grace_seconds(

@@ -37,6 +37,7 @@ from trainyard.kinds.shared.workload import (
 )
 from trainyard.kinds.shared.workload_factory import ReplicaStart, Spec, WorkloadFactory
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
+from trainyard.payloads.launch import FILES
 from trainyard.payloads.launch.hostfile import address, host_blocks
 from trainyard.payloads.payload_messages import (
     Elastic,
@@ -45,7 +46,7 @@ from trainyard.payloads.payload_messages import (
     MasterPort,
     ReplicaAddresses,
 )
-from trainyard.payloads.shipping import SSH_LAUNCH, TORCHRUN, programs, torchrun_program
+from trainyard.payloads.shipping import TORCHRUN, programs, torchrun_program
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.model import INT32_MAX
 from trainyard.schema.rules.pod_spec_rules import grace_seconds
@@ -97,7 +98,7 @@ def dependents(identity: OwnerIdentity, hostfile: str, config: str) -> tuple[Dep
             "stringData": {"config": config},
         }
 
-    files = {**programs(SSH_LAUNCH), TORCHRUN: torchrun_program(elastic=False)}
+    files = {**programs(FILES), TORCHRUN: torchrun_program(elastic=False)}
 
     def config_map(name: str) -> Manifest:
         return {
@@ -320,7 +321,7 @@ def _volumes(node: SshPod) -> list[dict[str, Any]]:
         {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
         for path, annotation in annotated
     ]
-    files = [{"key": name, "path": name} for name in (*SSH_LAUNCH, TORCHRUN)]
+    files = [{"key": name, "path": name} for name in (*FILES, TORCHRUN)]
     keys = [{"key": name, "path": name} for name in KEY_FILES]
     secret = child_names.ssh_secret_name(node.identity.base)
     sources: list[dict[str, Any]] = [
