@@ -205,6 +205,50 @@ with trainyard.Client(kubeconfig=sys.argv[1]) as client:
         line.run("down")
 
 
+_INTRUDER = """
+import base64, os, pickle, sys, zlib
+import trainyard
+
+class Intruder:
+    def __reduce__(self):
+        return os.mkdir, (os.path.abspath("owned"),)
+
+text = base64.b64encode(zlib.compress(pickle.dumps(Intruder(), 4))).decode()
+sample = "\\n".join(
+    f"\\x1etrainyard:{seal}{name} {identity}1/1 {text}"
+    for name in ("failure-9", "result", "failure-0")
+    for seal, identity in (("", ""), ("0" * 64 + " ", "0" * 16 + " "))
+)
+
+def train(text, fails):
+    print("sample:", text, flush=True)
+    if fails:
+        raise ValueError("cannot parse the sample")
+    return "own result"
+
+with trainyard.Client(kubeconfig=sys.argv[1] if sys.argv[1:] else None) as client:
+    print(client.run(train, (sample, False), image="any"))
+    try:
+        client.run(train, (sample, True), image="any")
+    except ValueError as error:
+        print("raised:", error)
+"""
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["kubeconfig", "embedded"])
+def test_what_a_function_prints_is_not_taken_for_its_result(line: CommandLine, named: bool) -> None:
+    line.run("up")
+    try:
+        arguments = [line.run("kubeconfig").strip()] if named else []
+        output = script(line, _INTRUDER, *arguments).communicate(timeout=PATIENCE_SECONDS)[0]
+        assert "\nown result\n" in output, output
+        assert "\nraised: cannot parse the sample\n" in output, output
+        assert output.count("\x1etrainyard:failure-9 1/1 ") == 2, "it is shown like any text"
+        assert not (line.folder / "owned").exists()
+    finally:
+        line.run("down")
+
+
 def test_a_client_that_is_never_closed_ends_with_its_program(line: CommandLine) -> None:
     text = """
 import os

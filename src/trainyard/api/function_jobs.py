@@ -12,7 +12,7 @@ from trainyard.api import remote_calls
 from trainyard.api.function_capture import Captured
 from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
 from trainyard.api.options import RunOptions
-from trainyard.api.remote_calls import Folder, Lines, Way
+from trainyard.api.remote_calls import Folder, SealedLines, Way
 from trainyard.api.scripts import script_objects
 from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.job_follower import Screen
@@ -31,11 +31,11 @@ class Function:
     ) -> None:
         self.name = remote_calls.job_name(function)
         self.is_local = bool(target.socket)
-        self.way: Way = Folder(captured) if self.is_local else Lines(captured)
+        self.way: Way = Folder(captured) if self.is_local else SealedLines(captured)
 
     def screen(self, screen: Screen) -> Screen:
         """The same, without the lines that bring something back."""
-        return _Unmarked(screen, self.way) if isinstance(self.way, Lines) else screen
+        return _Unmarked(screen, self.way) if isinstance(self.way, SealedLines) else screen
 
     def document(self, options: RunOptions, interpreter: str) -> str:
         """The manifest of the job that runs it."""
@@ -59,7 +59,7 @@ class Function:
             mounts.append(Mount({"hostPath": {"path": folder}}, folder))
         else:
             folder = script_objects.CONFIG_MAP_PATH
-            mounts.append(Mount({"configMap": {"name": f"{name}-call"}}, folder))
+            mounts.append(Mount({"secret": {"secretName": f"{name}-call"}}, folder))
         script = Script(
             name=name,
             target=f"{folder}/{remote_calls.PROGRAM}",
@@ -77,11 +77,11 @@ class Function:
             timeout_seconds=options.get("timeout"),
         )
         beside = []
-        if isinstance(self.way, Lines):
+        if isinstance(self.way, SealedLines):
             data = {key: base64.b64encode(each).decode() for key, each in self.way.contents.items()}
             metadata = {"name": f"{name}-call", "annotations": {labels.SCRIPT_OF: name}}
-            head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-            beside.append(json.dumps({**head, "binaryData": data}))
+            head = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+            beside.append(json.dumps({**head, "data": data}))
         return "\n---\n".join([*beside, script_objects.text(script)])
 
     def _shares(self, options: RunOptions, replicas: int) -> tuple[int, int]:
@@ -96,7 +96,7 @@ class Function:
 class _Unmarked:
     """A screen that does not show the lines by which something comes back."""
 
-    def __init__(self, screen: Screen, way: Lines) -> None:
+    def __init__(self, screen: Screen, way: SealedLines) -> None:
         self._screen, self._way = screen, way
         self.job_changed, self.warning = screen.job_changed, screen.warning
         self.note, self.usage_changed = screen.note, screen.usage_changed
@@ -114,5 +114,5 @@ class _Unmarked:
             self._screen.log_lines(job, source, own)
 
     def line_grew(self, job: Job, source: str, text: str) -> None:
-        if not text.startswith(MARK):
+        if MARK not in text:
             self._screen.line_grew(job, source, text)

@@ -1,13 +1,15 @@
 """The way of a function to replicas, and of what it returns or raises back (decision 146).
 
-On the embedded cluster both go by a folder of this machine. On another a ConfigMap brings it, and
-the log takes back what comes of it.
+On the embedded cluster both go by a folder of this machine. On another a Secret brings it, and the
+log takes back what comes of it, in lines that are sealed with a key from that Secret: a log is also
+what a function prints, and unpickling runs what somebody else wrote.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import hmac
 import json
 import os
 import pickle
@@ -29,12 +31,13 @@ from trainyard.api.function_capture import Captured
 from trainyard.client.cluster_target import CommandError
 from trainyard.client.job_view import Job
 from trainyard.payloads import shipping
-from trainyard.payloads.function_call import FAILURE, MARK, RESULT
+from trainyard.payloads.function_call import FAILURE, KEY_FILE, MARK, RESULT, seal
 from trainyard.schema.rules.config_rules import MOST_BYTES
 
 PROGRAM = "call.py"
 _LETTERS = string.ascii_lowercase + string.digits
 _NAME_LENGTH = 40
+_KEY_BYTES = 32
 
 
 class Way(Protocol):
@@ -64,47 +67,61 @@ class Folder:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-class Lines:
-    """A ConfigMap there, and lines of the log back."""
+class SealedLines:
+    """A Secret there, and lines of the log back, which are sealed with the key that it holds."""
 
     def __init__(self, captured: Captured) -> None:
         modules = _own_modules(captured.modules)
         told = {**captured.told, "back": "lines", "modules": modules, "path": []}
-        self.contents = _contents(told, captured.values)
+        self._key = secrets.token_bytes(_KEY_BYTES)
+        self.contents = {**_contents(told, captured.values), KEY_FILE: self._key}
         size = sum(map(len, self.contents.values()))
         if size > MOST_BYTES:
             raise CaptureError(
                 f"{captured.told['name']}() with all that it uses has {size >> 10} KiB, of which a "
-                f"ConfigMap carries {MOST_BYTES >> 10}: let it read what is large from a "
+                f"Secret carries {MOST_BYTES >> 10}: let it read what is large from a "
                 "volume, or put its modules into the image"
             )
-        self._pieces: dict[str, dict[int, str]] = {}
-        self._counts: dict[str, int] = {}
+        self._parts: dict[tuple[str, str], dict[int, str]] = {}
+        """Of messages that are not whole yet: by name and identity, then by number."""
+        self._found: dict[str, bytes] = {}
 
     def take(self, lines: Sequence[str]) -> list[str]:
-        """Note what is sent back; the lines that are the function's own."""
+        """Note what is sent back; the lines that are the function's own, among them whatever looks
+        like something sent back and does not have the seal of this run."""
         own = []
         for line in lines:
-            if not line.startswith(MARK):
+            before, mark, marked = line.rpartition(MARK)
+            given, _, part = marked.partition(" ")
+            if not mark or not self._is_sealed(given, part):
                 own.append(line)
                 continue
-            name, place, piece = line.removeprefix(MARK).split(" ")
-            number, _, count = place.partition("/")
-            if number == "1":  # of an attempt of its own
-                self._pieces[name] = {}
-            self._pieces.setdefault(name, {})[int(number)] = piece
-            self._counts[name] = int(count)
+            self._add(part)
+            if before:  # printed without a line's end
+                own.append(before)
         return own
 
+    def _is_sealed(self, given: str, part: str) -> bool:
+        # Bytes, since texts that are compared must be ASCII.
+        known = seal(self._key, part).encode()
+        return hmac.compare_digest(given.encode("utf-8", "replace"), known)
+
+    def _add(self, part: str) -> None:
+        name, message, place, piece = part.split(" ")
+        number, _, count = place.partition("/")
+        parts = self._parts.setdefault((name, message), {})
+        parts[int(number)] = piece
+        if len(parts) == int(count):
+            whole = "".join(each for _, each in sorted(parts.items()))
+            self._found[name] = zlib.decompress(base64.b64decode(whole))
+            del self._parts[name, message]
+
     def found(self) -> dict[str, bytes]:
-        whole = {n: p for n, p in self._pieces.items() if len(p) == self._counts[n]}
-        return {
-            name: zlib.decompress(base64.b64decode("".join(each for _, each in sorted(p.items()))))
-            for name, p in whole.items()
-        }
+        return self._found
 
     def close(self) -> None:
-        self._pieces.clear()
+        self._parts.clear()
+        self._found.clear()
 
 
 def _contents(told: Mapping[str, Any], values: bytes) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainyard.client import script_configmaps, submission_records
+from trainyard.client import job_dependents, submission_records
 from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.job_lookup import list_jobs, unserved
 from trainyard.client.job_view import Job
@@ -117,7 +117,7 @@ async def _put(
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     if jobs and not target.socket:
         await _check_served(target, *jobs[0])
-    scripts = await _provide(client, prepared[: len(prepared) - len(jobs)], jobs)
+    dependents = await _provide(client, prepared[: len(prepared) - len(jobs)], jobs)
     for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
         for claim, folder in volumes.items():
             await _stand_for(client, namespace, claim, folder)
@@ -126,25 +126,25 @@ async def _put(
         some = jobs[start : start + _AT_ONCE]
         created += await asyncio.gather(*(_create(client, *each) for each in some))
     for made in created:
-        if (script := scripts.get((made.namespace, made.name))) is not None:
-            await script_configmaps.give(client, script, made)
+        for dependent in dependents.get((made.namespace, made.name), ()):
+            await job_dependents.set_owner(client, *dependent, made)
     return created
 
 
 async def _provide(
     client: Client, others: Iterable[_Prepared], jobs: Sequence[_Prepared]
-) -> dict[tuple[str, str], dict[str, Any]]:
-    """Apply what jobs need; the scripts among it, by namespace and name of their job."""
-    scripts = {}
+) -> dict[tuple[str, str], list[_Prepared]]:
+    """Apply what jobs need; what brings scripts among it, by namespace and name of their job."""
+    dependents: dict[tuple[str, str], list[_Prepared]] = {}
     for resource, body in others:
         job = next((each for each in jobs if _brings(body, each[1])), None)
         if job is None:
             await _apply(client, resource, body)
             continue
         await _check_absent(client, *job)
-        await script_configmaps.create(client, body)
-        scripts[_key(job[1])] = body
-    return scripts
+        await job_dependents.create(client, resource, body)
+        dependents.setdefault(_key(job[1]), []).append((resource, body))
+    return dependents
 
 
 def _key(body: dict[str, Any]) -> tuple[str, str]:
@@ -152,8 +152,8 @@ def _key(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def _brings(body: dict[str, Any], job: dict[str, Any]) -> bool:
-    """Whether an object brings the script of this job."""
-    name = script_configmaps.owner_of(body)
+    """Whether an object brings the script or function of this job."""
+    name = job_dependents.owner_of(body)
     return bool(name) and _key(job) == (body["metadata"].get("namespace"), name)
 
 

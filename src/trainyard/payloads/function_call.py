@@ -2,7 +2,9 @@
 
 Beside this file are ``call.json``, what the function is made of, and ``values.pickle``, the values
 that it uses; ``trainyard.api.function_capture`` makes both. What it returns on rank 0, or raises
-anywhere, goes back by files beside this one, or through the log where nobody else can read these.
+anywhere, goes back by files beside this one, or through the log where the caller cannot read these.
+A log also holds whatever the function prints, so each line that brings something back is sealed
+with the key of this run, which is beside this file; the caller unpickles nothing else.
 
 This file is the program's ``__main__``, in whose names the function finds its own, as it did where
 it was written: what starts Python anew, such as a DataLoader that spawns, finds them too.
@@ -13,6 +15,8 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import hashlib
+import hmac
 import importlib
 import importlib.abc
 import importlib.util
@@ -31,7 +35,9 @@ from typing import Any
 RESULT, FAILURE = "result", "failure"
 """What a file that is sent back is called, a failure with its rank behind."""
 MARK = "\x1etrainyard:"
-"""Begins a line of a log that is a part of something sent back."""
+"""Begins a part of something sent back in a log; its seal and its text follow."""
+KEY_FILE = "key"
+"""Beside this file where results go through the log: with what their lines are sealed."""
 _FUTURE_ANNOTATIONS = 0x1000000  # CO_FUTURE_ANNOTATIONS, since 3.8
 _PIECE = (
     3000  # letters of a line: less than PIPE_BUF, so that lines of several processes stay whole
@@ -186,16 +192,25 @@ class _FileChannel:
             os.unlink(os.path.join(_HERE, name))
 
 
+def seal(key: bytes, text: str) -> str:
+    """The hexadecimal HMAC-SHA256 of a line's text, which only holders of the key can make."""
+    return hmac.new(key, text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
 class _LogChannel:
     """Sends back through the log, for a caller who reads nothing else."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
 
     def send(self, name: str, data: bytes) -> None:
         text = base64.b64encode(zlib.compress(data)).decode()
         pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+        message = os.urandom(8).hex()  # so that parts of two messages of one name never mix
         sys.stdout.flush()
         for number, piece in enumerate(pieces, 1):
-            line = f"{MARK}{name} {number}/{len(pieces)} {piece}\n"
-            os.write(1, line.encode())
+            part = f"{name} {message} {number}/{len(pieces)} {piece}"
+            os.write(1, f"{MARK}{seal(self._key, part)} {part}\n".encode())
 
     def forget(self, name: str) -> None:
         pass
@@ -233,12 +248,17 @@ def _result(value: object, name: str) -> bytes:
         raise TypeError(f"{name}() returned what cannot be pickled: {error}") from error
 
 
+def _read_key() -> bytes:
+    with open(os.path.join(_HERE, KEY_FILE), "rb") as file:
+        return file.read()
+
+
 def main() -> int:
     """Call the function; the exit code of this process."""
     rank = int(os.environ.get("RANK") or 0)
     os.environ.setdefault("LOCAL_RANK", "0")  # without a launcher there is one process in a pod
     call = FunctionCall(_HERE, globals())
-    back = _FileChannel() if call.description["back"] == "files" else _LogChannel()
+    back = _FileChannel() if call.description["back"] == "files" else _LogChannel(_read_key())
     back.forget(f"{FAILURE}-{rank}")
     try:
         function, arguments, keywords = call.prepare()

@@ -53,7 +53,7 @@ IMAGES = embedded_contract.IMAGES
 FOLDER = embedded_contract.FOLDER
 """On a claim of an embedded cluster: the folder of the machine that stands for it."""
 SCRIPT_OF = "trainyard.dev/script-of"
-"""On a ConfigMap that brings a script: the name of its job (decision 157)."""
+"""On a ConfigMap or Secret that brings a script or function: the name of its job (decision 157)."""
 
 # What is recorded of a submission (decision 150).
 RECORD = "trainyard.dev/record"
