@@ -30,6 +30,8 @@ class Feature(NamedTuple):
     """Files that name it, and work without it."""
 
 
+_SHOWN_TEXTS = "embedded/apiserver/requests/program_output.py"
+"""Lists paths of a status; one that no object has does nothing."""
 _FEATURES = (
     Feature(
         "node_check",
@@ -53,6 +55,7 @@ _FEATURES = (
             Place("client/job_view.py", "Job", "node_check"),
             Place("kinds/shared/workload.py", "Workload", "node_check"),
         ),
+        mentioned_by=frozenset({_SHOWN_TEXTS}),
     ),
     Feature(
         "goodput",
@@ -65,7 +68,7 @@ _FEATURES = (
                 "operator/metrics/operator_metrics.py",
             }
         ),
-        mentioned_by=frozenset({"api/chaos/chaos_report.py"}),
+        mentioned_by=frozenset({"api/chaos/chaos_report.py", _SHOWN_TEXTS}),
     ),
     Feature(
         "chaos",
