@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
+from trainyard.kinds.colossalai.default_launcher import default_launcher
 from trainyard.kinds.colossalai.spec import (
     LAUNCHER,
     ColossalAIJob,
@@ -32,9 +33,6 @@ from trainyard.kinds.shared.workload import (
 from trainyard.kinds.shared.workload_factory import ReplicaStart
 from trainyard.payloads.launch.hostfile import address
 from trainyard.payloads.payload_messages import ColossalAILaunch, LaunchLine
-
-COPIED_TO_CONTAINER = ("image", "imagePullPolicy", "workingDir", "env", "envFrom")
-COPIED_TO_POD = ("imagePullSecrets", "securityContext")
 
 
 def describe(job: ColossalAIJob, settings: Settings) -> Workload:
@@ -87,18 +85,11 @@ class _Factory(SshWorkloadFactory[ColossalAIJobSpec]):
 
     @cached_property
     def launcher_template(self) -> Mapping[str, Any]:
-        """The launcher's template; without a container it gets one like the worker's, but without
-        resources, as it needs no GPU (decision 7)."""
-        template = self.launcher.template
-        pod = template.get("spec") or {}
-        if pod_template_rules.containers(template):
-            return template
-        theirs = self.worker.template.get("spec") or {}
-        model = self.training(WORKER)
-        wanted = (*COPIED_TO_CONTAINER, "securityContext")
-        container = {"name": LAUNCHER, **{k: model[k] for k in wanted if k in model}}
-        copied = {k: theirs[k] for k in COPIED_TO_POD if k in theirs}
-        return {**template, "spec": {**copied, **pod, "containers": [container]}}
+        """The launcher's template, or the default without a container (decision 7)."""
+        own = self.launcher.template
+        if pod_template_rules.containers(own):
+            return own
+        return default_launcher(own, self.worker.template, self.training(WORKER))
 
     @cached_property
     def hostfile(self) -> str:
