@@ -541,3 +541,30 @@ async def test_a_port_of_a_service_that_is_not_forwarded_is_told_to_its_owner(
     (event,) = [e for e in node.registry.list("events") if e["reason"] == "NotHonoured"]
     assert event["involvedObject"] == {**owner, "namespace": "default"}
     assert "53/SCTP is not forwarded" in event["message"]
+
+
+async def test_a_program_that_the_user_may_not_get_to_names_the_folder_in_the_way(
+    node: Cluster, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed" / "bin"
+    closed.mkdir(parents=True)
+    os.chmod(tmp_path / "closed", 0o700)
+    (closed / "python").symlink_to(sys.executable)
+    script = tmp_path / "script"
+    script.write_text(f"#!{closed}/python\nprint(1)\n")
+    for path in (script, tmp_path, *tmp_path.parents):
+        if path != Path("/"):
+            os.chmod(path, os.stat(path).st_mode | 0o111)
+    security = {"runAsUser": 1000}
+    container = {"command": [str(closed / "python")], "securityContext": security}
+    for name, more in {
+        "absolute": {},
+        "by-path": {"command": ["python"], "env": [{"name": "PATH", "value": str(closed)}]},
+        "by-script": {"command": [str(script)]},
+        "folder": {"command": ["true"], "workingDir": str(closed)},
+    }.items():
+        await node.create(name, container=container | more)
+        pod = await node.phase(name, "Failed")
+        ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+        assert ended["reason"] == "ContainerCannotRun", ended
+        assert ended["message"].endswith(f"user 1000 may not enter {tmp_path}/closed"), ended

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import signal
 
-from trainyard.diagnosis.log_meanings import Reading, find_meaning
+from trainyard.diagnosis.log_meanings import CHECK_PATHS, Reading, find_meaning
 from trainyard.evidence.launcher_reports import own_lines
 from trainyard.evidence.secondary_exceptions import is_secondary, reports_child_failure
+from trainyard.evidence.start_failures import NEVER_RAN, never_starts
 from trainyard.evidence.tracebacks import RaisedException
-from trainyard.kinds.shared.reasons import missing_for_start
+from trainyard.kinds.shared.reasons import preflight_failure
 from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
 
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
@@ -20,7 +21,6 @@ _OF_CONNECTIONS = re.compile(r"Connection(?:Reset|Aborted|Refused)Error$|RemoteD
 _PORT_TAKEN = "another container of the pod may hold the port"
 """In the words of `payloads.launch.sshd_requirements`."""
 _WHERE_IT_CRASHED = "set PYTHONFAULTHANDLER=1 to see where"
-_NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
 
 TAKEN = {
     "EvictionByEvictionAPI": "its pod was evicted, as `kubectl drain` does",
@@ -52,7 +52,7 @@ def explain_exit(
         return meaning
     if raised is not None:
         return _from_exception(raised)
-    words = message.strip().splitlines()[0] if reason in _NEVER_RAN and message.strip() else ""
+    words = message.strip().splitlines()[0] if reason in NEVER_RAN and message.strip() else ""
     if words and code not in (NOT_FOUND, NOT_EXECUTABLE):
         return Reading(f"it could not be started: {words}")
     said = f": {words}" if words else ""
@@ -140,8 +140,10 @@ def _from_reason(reason: str, message: str) -> Reading | None:
             "the port of its sshd is taken by another container of its pod",
             ("let that container listen on another port",),
         )
-    if missing := missing_for_start(message):
-        return Reading(f"it can never start there: {missing.partition(': ')[2]}")
+    if missing := preflight_failure(message):
+        return Reading(f"the launch was not started: {missing}", (CHECK_PATHS,))
+    if reason not in NEVER_RAN and (missing := never_starts(reason, message)):
+        return Reading(f"it can never start there: {missing}")
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainyard.diagnosis import hang_diagnosis, replica_failures
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.evidence.permanent_causes import is_program_error
-from trainyard.kinds.shared.reasons import ConditionReason, Phase, missing_for_start
+from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
 
@@ -144,7 +144,7 @@ def _why_not_restarted(
         return ("runPolicy.restartJudge has it end here, with restarts left",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"its restarts are used up: {situation.job.restarts} so far",)
-    if missing_for_start(death.words):  # decision 102
+    if death.never_starts:
         return ("another try would end the same way, so there is none",)
     policy, limit = situation.job.restart_policy(death.replica)
     if death.ruling:

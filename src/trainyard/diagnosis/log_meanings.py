@@ -33,7 +33,7 @@ class _LogPattern(NamedTuple):
     advice: str
 
 
-_PATHS = (
+CHECK_PATHS = (
     "check the path, `workingDir` and the volume mounts; --volume CLAIM=DIR is what fills a claim"
 )
 VOLUME_FULL = "a volume or the disk is full"
@@ -187,7 +187,7 @@ _PATTERNS = (
     _LogPattern(
         r"can't open file ['\"]?([^'\":]+)",
         "the script {0} does not exist where the replica runs",
-        _PATHS,
+        CHECK_PATHS,
     ),
     _LogPattern(
         r"No module named ['\"]?([\w.]+)",
@@ -219,6 +219,12 @@ _PATTERNS = (
         NO_ROOM,
         VOLUME_FULL,
         "make room, or raise the volume's sizeLimit",
+    ),
+    _LogPattern(
+        r"user (\d+) may not enter (\S+)",
+        "user {0}, as whom it runs, may not enter {1}, which is on the way to what it starts",
+        "have it run as a user who may (securityContext.runAsUser), let others enter that folder "
+        "(chmod o+x), or use an environment that is elsewhere (--image PATTERN=ENV)",
     ),
     _LogPattern(
         r"(?i)Permission denied: ['\"]([^'\"]+)|(\S+): Permission denied",
@@ -261,12 +267,12 @@ _PATTERNS = (
     _LogPattern(
         r"No such file or directory: ['\"]([^'\"]+)",
         "the file {0} does not exist where the replica runs",
-        _PATHS,
+        CHECK_PATHS,
     ),
     _LogPattern(
         r"([^\s:'\"]+)['\"]?: (?:Cannot \w+: )?No such file or directory",
         "the file {0} does not exist where the replica runs",
-        _PATHS,
+        CHECK_PATHS,
     ),
 )
 

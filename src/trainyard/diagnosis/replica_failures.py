@@ -10,6 +10,7 @@ from trainyard.diagnosis.first_failure import FailedReplica
 from trainyard.diagnosis.log_meanings import Reading
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.evidence.launcher_reports import count_lines, count_processes, own_lines
+from trainyard.evidence.start_failures import never_starts
 from trainyard.evidence.tracebacks import RaisedException
 from trainyard.kinds.shared.reasons import without_torchrun_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
@@ -44,6 +45,8 @@ class ReplicaFailure:
     """Whether a restart might well have helped."""
     is_taken: bool = False
     """Whether the cluster took the pod away, which was well."""
+    never_starts: bool = False
+    """Whether another try would end the same way (decision 102)."""
     ruling: str = ""
     """Which rule of `podFailurePolicy` decided, and what."""
     raised: RaisedException | None = None
@@ -92,6 +95,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         logs=f" --replica {replica}" + (f" -c {init}" if init else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
         is_taken=code is None and reason in exit_meanings.TAKEN,
+        never_starts=never_starts(reason, words) != "",
         ruling=str(failure.get("message") or ""),
         raised=raised,
         said=() if raised else own_lines(suspect.tail.lines),

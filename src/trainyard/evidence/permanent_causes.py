@@ -16,6 +16,7 @@ from trainyard.evidence.secondary_exceptions import (
     is_secondary,
     reports_child_failure,
 )
+from trainyard.evidence.start_failures import NEVER_RAN, never_starts
 from trainyard.evidence.tracebacks import RaisedException, find_exceptions, lines_of_roots
 from trainyard.schema.dataclass import dataclass
 
@@ -65,7 +66,6 @@ _UNINFORMATIVE = re.compile(r"trainyard: \S+ was lost: |^frame #\d+: ", re.MULTI
 """`launch_runner` says so of a replica; and a stack of C++ below words that were cut off."""
 _CUT = 2000
 """Characters of a message that begins within a line; the kubelet keeps 2048 bytes of a log."""
-_NEVER_STARTS = re.compile(r"(?i)not found|no such file|permission denied|exec format")
 _PROGRAM_ERROR = re.compile(
     r"(?:^|\.)(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError|NameError"
     r"|UnboundLocalError|AttributeError)$"
@@ -152,8 +152,8 @@ def _from_last_lines(code: int, reason: str, lines: list[str]) -> Cause | None:
     """Of a program that raised nothing, by its last lines."""
     said = _said(lines)
     text = "\n".join(said)
-    if reason in ("ContainerCannotRun", "StartError"):
-        return _cause(f"exit code {code}", said[-1]) if _NEVER_STARTS.search(text) else None
+    if reason in NEVER_RAN:
+        return _cause(f"exit code {code}", said[-1]) if never_starts(reason, text) else None
     if _TRANSIENT_WORDS.search(text):
         return None
     if not said and code == _GENERIC_CODE:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from trainyard.kinds.shared.reasons import missing_for_start
+from trainyard.evidence.start_failures import never_starts
 from trainyard.kinds.shared.workload import FailureAction
 from trainyard.lifecycle.observed import Container, Pod
 from trainyard.schema.dataclass import dataclass
@@ -88,9 +88,8 @@ class Exit:
 
     @property
     def is_permanent(self) -> bool:
-        """Whether it says of itself that another try would end the same way."""
-        # An image that lacks what a launch needs still lacks it at the next try (decision 102).
-        return not self.init_container and missing_for_start(self.message) != ""
+        """Whether it could not start, and another try would end the same way (decision 102)."""
+        return never_starts(self.reason, self.message) != ""
 
 
 DISRUPTIONS = frozenset(

@@ -239,6 +239,26 @@ def test_words_of_a_program_neither_colour_nor_clear_the_terminal() -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize("prefix", ["", "cannot start: "])
+def test_what_a_preflight_missed_is_the_cause(prefix: str) -> None:
+    said = "the preflight failed with exit code 2: missing are a.py on worker-0, worker-1"
+    text = explained(2, pods=[ended(2, f"trainyard: {prefix}digits-0: {said}")])
+    assert "the launch was not started: missing are a.py on worker-0, worker-1" in text
+    assert "check the path" in text
+    assert ("another try would end the same way" in text) is bool(prefix)
+
+
+def test_a_folder_that_a_user_may_not_enter_is_the_cause() -> None:
+    said = "cannot run python: user 1000 may not enter /root"
+    failed = ended(126, said)
+    failed["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = "ContainerCannotRun"
+    obj_attempt = attempt(126) | {"reason": "ContainerCannotRun"}
+    text = explained(126, pods=[failed], attempts=[obj_attempt])
+    assert "user 1000, as whom it runs, may not enter /root" in text
+    assert "another try would end the same way, so there is none" in text
+    assert "chmod +x" not in text
+
+
 def test_exit_code_138_is_read_as_the_wish_for_a_restart() -> None:
     assert "asked to be restarted" in exit_meanings.explain_exit(138).what
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.unit.lifecycle.world import START, World, colossalai, deepspeed
+from tests.unit.lifecycle.world import START, World, colossalai, deepspeed, generic, pytorch
 from trainyard.lifecycle import Observed
 from trainyard.schema.times import render
 
@@ -125,6 +125,55 @@ def test_what_hosts_lack_is_told_by_the_condition_of_the_launch(limit: int) -> N
         assert world.condition("Launched") == ("False", "PreflightFailed", text)
         world.started("0", True).settle()
         assert world.condition("Launched") == ("True", "-", "The launch has started.")
+
+
+ABSENT = "missing are train.py on worker-0, worker-1"
+NOWHERE = f"trainyard: cannot start: train-x: the preflight failed with exit code 2: {ABSENT}"
+RUNC = 'failed to create containerd task: runc: exec: "trian": executable file not found in $PATH'
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message"),
+    [
+        (2, "Error", NOWHERE),
+        (127, "ContainerCannotRun", "command not found: trian in PATH=/bin"),
+        (126, "ContainerCannotRun", "cannot run python: user 1000 may not enter /root"),
+        (128, "ContainerCannotRun", "cannot enter working directory /w: No such file or directory"),
+        (128, "StartError", RUNC),
+    ],
+    ids=["nowhere", "not-found", "no-entry", "no-folder", "runc"],
+)
+@pytest.mark.parametrize(
+    ("job", "replica"),
+    [
+        (deepspeed(), "0"),
+        (colossalai(limit=3), "launcher"),
+        (pytorch(workers=2), "0"),
+        (generic(policy="Always", limit=3), "0"),
+    ],
+    ids=["deepspeed", "colossalai", "pytorch", "generic"],
+)
+def test_what_can_never_start_costs_no_restart(
+    job: dict[str, Any], replica: str, code: int, reason: str, message: str
+) -> None:
+    world = World(job).running()
+    world.exit(replica, code, reason=reason, message=message).settle().advance(60).settle()
+    assert world.phase == "Failed"
+    assert world.told("Restart") == []
+    if message == NOWHERE and job["kind"] in ("DeepSpeedJob", "ColossalAIJob"):
+        text = f"The launch has not started: its preflight failed; {ABSENT}."
+        assert world.condition("Launched") == ("False", "PreflightFailed", text)
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["cannot run python: Resource temporarily unavailable", "runc: context deadline exceeded"],
+)
+def test_what_may_start_at_another_try_is_tried_again(message: str) -> None:
+    world = World(pytorch(workers=1)).running()
+    world.exit("0", 126, reason="StartError", message=message).settle().advance(60).settle()
+    assert world.phase != "Failed"
+    assert len(world.told("Restart")) == 1
 
 
 def test_a_failure_of_the_training_says_nothing_of_its_launch() -> None:

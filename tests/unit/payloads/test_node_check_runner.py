@@ -93,7 +93,10 @@ def test_a_command_that_is_not_there_is_told_as_a_shell_would(tmp_path: Path) ->
     checked = start(tmp_path, "/nowhere/at-all", torch="raise ImportError")
     out, _ = checked.communicate(timeout=SECONDS)
     assert checked.returncode == 127
-    assert "cannot start: /nowhere/at-all: No such file or directory" in out
+    assert (
+        "cannot start: /nowhere/at-all: cannot run /nowhere/at-all: No such file or directory"
+        in out
+    )
 
 
 def test_the_python_of_the_command_is_asked_for_its_torch(tmp_path: Path) -> None:

@@ -123,16 +123,6 @@ class EventReason(StrEnum):
     RANKS_APART = "RanksApart"
 
 
-_CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)
-"""As `sshd_requirements` says it, which is not imported: everything else here starts up quickly."""
-
-
-def missing_for_start(message: str) -> str:
-    """What an image lacks for a launch, by a termination message; "" if nothing (decision 102)."""
-    found = _CANNOT_START.search(message)
-    return found[1] if found else ""
-
-
 def launch_wait_message(message: str) -> str:
     """What a launch waits for, by the message of its failed startup probe; "" for any other.
 
@@ -143,7 +133,8 @@ def launch_wait_message(message: str) -> str:
 
 _PREFLIGHT = "preflight: "
 _PREFLIGHT_FAILED = re.compile(
-    r"^trainyard: \S+: the preflight failed with exit code \d+: (.+)$", re.MULTILINE
+    r"^trainyard: (?:cannot start: )?\S+: the preflight failed with exit code \d+: (.+)$",
+    re.MULTILINE,
 )
 """Both as `payloads.launch.launch_runner` says them."""
 

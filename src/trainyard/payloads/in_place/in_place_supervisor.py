@@ -282,7 +282,7 @@ def main() -> int:
     try:
         return InPlaceSupervisor(sys.argv[1:], dict(os.environ)).main()
     except OSError as error:
-        log_line(f"cannot start: {sys.argv[1]}: {error.strerror}")
+        log_line(f"cannot start: {sys.argv[1]}: cannot run {sys.argv[1]}: {error.strerror}")
         return NOT_FOUND
 
 

@@ -34,6 +34,7 @@ from trainyard.payloads.launch.preflight import (
     ReplicasNotReady,
     describe_missing,
     differences,
+    is_nowhere,
 )
 from trainyard.payloads.launch.replica_agent import log_line
 from trainyard.payloads.launch.ssh_connections import (
@@ -188,7 +189,8 @@ class LaunchRunner:
         found = {each.host: each.found for each in questions if each.found is not None}
         if missing := describe_missing(found):
             raise ReplicasNotReady(
-                f"the preflight failed with exit code {UNREADY}: missing are {missing}"
+                f"the preflight failed with exit code {UNREADY}: missing are {missing}",
+                is_permanent=len(found) == len(self.members) and is_nowhere(found),
             )
         slots = cast("CommandLaunch", self.spec["launch"]).get("slots", 0)
         told = differences(found, slots)
@@ -357,7 +359,7 @@ def main() -> int:
     try:
         code = launch.main()
     except ReplicasNotReady as unready:
-        log_line(f"{spec['pod']}: {unready}")
+        log_line(f"{PERMANENT if unready.is_permanent else ''}{spec['pod']}: {unready}")
         code = UNREADY
     except MissingProgram as missing:
         log_line(f"{PERMANENT}{spec['pod']}: {missing}")

@@ -41,7 +41,11 @@ print(json.dumps(found))
 
 
 class ReplicasNotReady(Exception):
-    """Replicas lack what the ranks need."""
+    """Replicas lack what the ranks need; none has it where that `is_permanent`."""
+
+    def __init__(self, message: str, *, is_permanent: bool) -> None:
+        super().__init__(message)
+        self.is_permanent = is_permanent
 
 
 def interpreter_or_program(program: str) -> str:
@@ -114,6 +118,11 @@ def describe_missing(found: dict[str, PreflightAnswer]) -> str:
         for what in each["missing"]:
             hosts_of.setdefault(what, []).append(host)
     return "; ".join(f"{what} on {', '.join(hosts)}" for what, hosts in hosts_of.items())
+
+
+def is_nowhere(found: dict[str, PreflightAnswer]) -> bool:
+    """Whether something is missing on every replica."""
+    return bool(set.intersection(*(set(each["missing"]) for each in found.values())))
 
 
 def name_hosts(hosts: list[str]) -> str:

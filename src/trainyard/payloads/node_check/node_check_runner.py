@@ -230,7 +230,7 @@ def main() -> int:
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
-        log_line(f"cannot start: {argv[0]}: {error.strerror}")
+        log_line(f"cannot start: {argv[0]}: cannot run {argv[0]}: {error.strerror}")
         return NOT_FOUND
 
 

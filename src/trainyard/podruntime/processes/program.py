@@ -64,8 +64,37 @@ def _cannot_execute(program: str, env: dict[str, str], error: OSError) -> StartE
             return StartError(f"cannot run {program}: its interpreter does not exist", NOT_FOUND)
         return StartError(f"command not found: {program}{where}", NOT_FOUND)
     if error.errno == errno.EACCES:
-        return StartError(f"cannot run {program}: not an executable file", NOT_EXECUTABLE)
+        refusal = _closed_on_the_way(program, env) or "not an executable file"
+        return StartError(f"cannot run {program}: {refusal}", NOT_EXECUTABLE)
     return StartError(f"cannot run {program}: {error.strerror}", NOT_EXECUTABLE)
+
+
+def _closed_on_the_way(program: str, env: dict[str, str]) -> str:
+    """Which folder this user may not enter to get to a program, or to its interpreter."""
+    for path in _candidates(program, env):
+        for wanted in (path, os.path.realpath(path), _named_interpreter(path)):
+            if folder := _closed_folder(wanted):
+                return f"user {os.geteuid()} may not enter {folder}"
+    return ""
+
+
+def _closed_folder(path: str) -> str:
+    """The first folder above a path that this user may not enter; "" where there is none."""
+    ends = (at for at, letter in enumerate(path) if letter == "/")
+    above = (path[:at] or "/" for at in ends)
+    return next(
+        (each for each in above if os.path.isdir(each) and not os.access(each, os.X_OK)), ""
+    )
+
+
+def _named_interpreter(script: str) -> str:
+    try:
+        with open(script, "rb") as file:
+            first = file.readline(4096)
+    except OSError:
+        return ""
+    words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+    return os.path.realpath(words[0]) if words else ""
 
 
 def changes_user(program: Program) -> bool:
@@ -111,7 +140,9 @@ def _enter_folder(path: str) -> None:
     try:
         os.chdir(path)
     except OSError as error:
-        raise StartError(f"cannot enter working directory {path}: {error.strerror}") from None
+        closed = _closed_folder(f"{path}/") if error.errno == errno.EACCES else ""
+        why = f"user {os.geteuid()} may not enter {closed}" if closed else error.strerror
+        raise StartError(f"cannot enter working directory {path}: {why}") from None
 
 
 def _set_limits(context: ClusterContext) -> None:
