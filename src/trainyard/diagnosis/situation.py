@@ -11,7 +11,7 @@ from trainyard.client.attempt_logs import last_attempt
 from trainyard.client.job_view import Job
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import PodView
-from trainyard.kinds.shared.reasons import without_torchrun_report
+from trainyard.kinds.shared.reasons import without_torchrun_report, words_of_failure
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -62,7 +62,11 @@ class Situation:
     @property
     def last_words(self) -> str:
         """The last lines of the log of the replica that failed last, as its condition has them."""
-        return str(self.job.condition("ReplicaFailure").get("message") or "").partition(": ")[2]
+        return self._told_failure[1]
+
+    @property
+    def _told_failure(self) -> tuple[str, str]:
+        return words_of_failure(str(self.job.condition("ReplicaFailure").get("message") or ""))
 
     def pod(self, name: str) -> PodView | None:
         """The pod of this name, as long as it exists."""
@@ -86,7 +90,8 @@ class Situation:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
         failed = pod.failed_container if pod else None
-        lines = ((failed and failed.last_words) or self.last_words).split("\n")
+        told = self.last_words if self._told_failure[0] == pod_name else ""
+        lines = ((failed and failed.last_words) or told).split("\n")
         return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))
 
 

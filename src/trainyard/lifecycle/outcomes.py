@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from trainyard.evidence.start_failures import never_starts
 from trainyard.kinds.shared.workload import FailureAction
 from trainyard.lifecycle.observed import Container, Pod
 from trainyard.schema.dataclass import dataclass
@@ -89,6 +88,8 @@ class Exit:
     @property
     def is_permanent(self) -> bool:
         """Whether it could not start, and another try would end the same way (decision 102)."""
+        from trainyard.evidence.start_failures import never_starts  # starting up needs it not
+
         return never_starts(self.reason, self.message) != ""
 
 

@@ -24,6 +24,8 @@ from trainyard.cli.failure_card_text import card_lines
 from trainyard.client.log_tails import Tail
 from trainyard.diagnosis import Situation
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
+from trainyard.lifecycle.ledger import Repeat
+from trainyard.lifecycle.texts import same_again
 
 
 def ended(replica: str, code: int, at: float = 10, reason: str = "Error") -> Object:
@@ -186,6 +188,33 @@ def test_a_limit_of_memory_comes_before_whatever_was_written() -> None:
     assert card.reason == "it used more memory than it may"
     assert card.ending == "exit code 137, OOMKilled"
     assert not card.place
+
+
+def test_what_we_say_of_a_failure_is_not_what_the_program_wrote() -> None:
+    """A second failure by the same cause has a sentence of ours in its condition."""
+    repeat = Repeat("exit code 9", 2, "exit code 9")
+    for words, reason in (
+        ("", "it ended with exit code 9, and wrote nothing of why"),
+        ("x: y", "x: y"),
+    ):
+        known = failed("worker-0", {"worker-0": 9}, {})
+        said = f": {words}" if words else ""
+        text = f"Pod[{pod_name('worker-0')}] exited with error code 9{said}\n{same_again(repeat)}"
+        told = condition("ReplicaFailure", "True", "ErrorInPod", text)
+        known.job.obj["status"]["conditions"].append(told)
+        card = failure_card_of(known)
+        assert card is not None
+        assert card.reason == reason
+
+
+def test_words_of_another_replica_are_not_quoted() -> None:
+    known = failed("worker-0", {"worker-0": 9, "worker-1": 9}, {})
+    text = f"Pod[{pod_name('worker-1')}] exited with error code 9: boom"
+    told = condition("ReplicaFailure", "True", "ErrorInPod", text)
+    known.job.obj["status"]["conditions"].append(told)
+    card = failure_card_of(known)
+    assert card is not None
+    assert "boom" not in card.reason
 
 
 def test_without_logs_the_last_words_of_the_status_are_read() -> None:

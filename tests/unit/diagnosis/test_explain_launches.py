@@ -123,7 +123,12 @@ def test_what_can_never_start_is_told_as_such() -> None:
     words = f"trainyard: cannot start: {WORKER_1}: sshd not found: /usr/sbin/sshd"
     conditions = [
         condition("Failed", "True", "Failed", "DeepSpeedJob digits has failed"),
-        condition("ReplicaFailure", "True", "ErrorInPod", f"Pod[{WORKER_1}] exited: {words}"),
+        condition(
+            "ReplicaFailure",
+            "True",
+            "ErrorInPod",
+            f"Pod[{WORKER_1}] exited with error code 127: {words}",
+        ),
     ]
     attempt = {"number": 1, "startTime": ago(20), "endTime": ago(10), "reason": "Error"}
     attempt |= {"replica": WORKER_1, "exitCode": 127}

@@ -131,6 +131,22 @@ def launch_wait_message(message: str) -> str:
     return message.partition("trainyard: ")[2].strip()
 
 
+_FAILURE = re.compile(
+    r"Pod\[(?P<pod>[^]]+)\] (?:exited with error code -?\d+|failed)(?: \([^()\n]+\))?"
+    r"(?:: (?P<words>.+?))?"
+    r"(?:\nFailure \d+ in a row by .+, with nothing gained in between: a restart will not help\.)?",
+    re.DOTALL,
+)
+"""Of the condition ReplicaFailure, as `lifecycle.texts` says it."""
+
+
+def words_of_failure(message: str) -> tuple[str, str]:
+    """The pod that the message of a condition ReplicaFailure is about, and what it wrote last; each
+    "" where the message does not tell."""
+    found = _FAILURE.fullmatch(message)
+    return (found["pod"], found["words"] or "") if found else ("", "")
+
+
 _PREFLIGHT = "preflight: "
 _PREFLIGHT_FAILED = re.compile(
     r"^trainyard: (?:cannot start: )?\S+: the preflight failed with exit code \d+: (.+)$",
