@@ -101,6 +101,7 @@ ONCE_FAILED = {
     805767100: "what a replica given up as hung answered to its stop cost a restart",
     329665151: "the monitor missed that a replica that was given up had begun the row",
     297297376: "the monitor missed restarts that were given back and counted in one pass",
+    545567503: "a pod taken away beside a failure that waits for its cause came as the first one",
 }
 
 

@@ -175,6 +175,24 @@ def test_what_a_rule_says_of_a_pod_taken_away_is_kept_while_others_are_not_heard
     assert "was taken away (DeletionByTaintManager)" in world.condition("ReplicaFailure")[2]  # type: ignore[index]
 
 
+def test_a_pod_taken_away_beside_a_failure_that_waits_for_its_cause_waits_too() -> None:
+    world = running()
+    world.fail("3", 1)
+    world.hear()
+    world.remove("1")
+    failed = world.name("3")
+    world.reports = replace(world.reports, in_place={failed: world.reports.in_place[failed]})
+    before = len(world.told("NewReplica"))
+    world.settle()
+    assert world.name("1") not in world.pods, "the others are not heard yet"
+    assert len(world.told("NewReplica")) == before
+    world.advance(1).settle()
+    world.play(SETTINGS.backoff_base_seconds)
+    assert world.phase == "Running"
+    assert {world.attempt_of(str(i)) for i in range(WORKERS)} == {"2"}
+    assert world.account()["backoffCount"] == 0, "what was taken away came first"
+
+
 def test_a_failed_rank_restarts_all_in_the_pods_that_are_there() -> None:
     world = running()
     before = world.uids

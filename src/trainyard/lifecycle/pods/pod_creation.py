@@ -16,6 +16,7 @@ from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.kueue.kueue_admission import PodPlacement
 from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.policy import PodEdit
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.replica_view import Replica, View
@@ -33,7 +34,9 @@ def pods_to_create(
     `places`: by type, where a queue has given the job some. `edits`: what policies change in pods.
     """
     ledger, view = context.ledger, context.view
-    missing = [r for r in view.not_running if r.pod is None and r.old is None and not r.ended]
+    # What was taken away comes back once its restart is decided, which may wait for the cause.
+    wanted = (r for r in view.not_running if r.state is State.CREATING)
+    missing = [r for r in wanted if r.pod is None and r.old is None]
     if missing and _waits_for_old_pods(ledger, view):
         missing = [r for r in missing if r.type.restarts_alone]
     wake_at, ready = None, []

@@ -103,9 +103,8 @@ def _replica_entry(replica: Replica) -> Entry:
     if pod is None:
         if before is None:
             return _empty_entry(replica.name, phase)
-        # Its end was not seen, so it is told as taken away, not by a state that is over.
-        is_over = replica.state is State.FAILED and before["phase"] not in _FINAL_PHASES
-        return _removed_entry(replica) if is_over else before
+        # An end that was not seen is told as taken away, not by a state that is over.
+        return before if before["phase"] in _FINAL_PHASES else _removed_entry(replica)
     if (
         before is not None
         and before["uid"] == pod.uid
