@@ -18,8 +18,28 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from trainyard.embedded.resources.resource_table import Resources
+
 DATA = Path(__file__).parent.parent / "src/trainyard/schema/data"
 API = "io.k8s.api."
+REQUESTS = (
+    "core.v1.Binding",
+    "autoscaling.v1.Scale",
+    "policy.v1.Eviction",
+)
+"""What is sent to subresources."""
+
+
+def served_definitions() -> tuple[str, ...]:
+    """Definitions of the objects that the embedded API server stores, which its resources name."""
+    return tuple(
+        f"{row.resource.group.removesuffix('.k8s.io') or 'core'}.{row.resource.version}."
+        f"{row.definition}"
+        for row in Resources()
+        if row.definition and not row.view_of
+    )
+
+
 ROOTS = {
     "pod_template.json": ("core.v1.PodTemplateSpec",),
     "core.json": (
@@ -29,18 +49,7 @@ ROOTS = {
         "core.v1.Secret",
         "core.v1.Service",
     ),
-    "served.json": (
-        "core.v1.Binding",
-        "core.v1.Endpoints",
-        "core.v1.Event",
-        "core.v1.Node",
-        "core.v1.Pod",
-        "core.v1.ServiceAccount",
-        "autoscaling.v1.Scale",
-        "coordination.v1.Lease",
-        "discovery.v1.EndpointSlice",
-        "policy.v1.Eviction",
-    ),
+    "served.json": (*REQUESTS, *served_definitions()),
 }
 # Allowed values that the official schema states in prose only.
 ENUMS = {

@@ -10,6 +10,7 @@ import pytest
 from tests.embedded.kubectl import Cluster, running_cluster
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
 from trainyard.composition.kinds_extension import EXTENSION, RESOURCES
+from trainyard.embedded.cluster_extension import Extension
 from trainyard.embedded.resources.resource_table import Resources
 
 FILE = '''
@@ -119,3 +120,15 @@ async def test_it_goes_with_its_namespace(kubectl: Cluster) -> None:
 
 def test_other_clusters_do_not_serve_it() -> None:
     assert RESOURCES.get("widgets.example.dev") is None
+
+
+def test_no_two_files_serve_the_same_resource(tmp_path: Path) -> None:
+    taken = FILE.replace('"example.dev", "v1", "widgets"', '"", "v1", "resourcequotas"')
+    (tmp_path / "quotas.py").write_text(taken)
+    with pytest.raises(ValueError, match="two rows of files of resources serve resourcequotas"):
+        Resources(tmp_path).get("pods")
+
+
+def test_what_is_served_has_no_alternative() -> None:
+    with pytest.raises(ValueError, match="alternatives to what is not refused: pods"):
+        Resources(extension=Extension(alternatives={"pods": "run a job"})).get("pods")

@@ -30,7 +30,12 @@ class Resources:
     @cached_property
     def _by_name(self) -> Mapping[str, Served]:
         rows = [row for module in self._modules() for row in self._rows(module)]
-        return {row.name: row for row in sorted(rows, key=lambda row: (row.order, row.name))}
+        by_name: dict[str, Served] = {}
+        for row in sorted(rows, key=lambda row: (row.order, row.name)):
+            if row.name in by_name:
+                raise ValueError(f"two rows of files of resources serve {row.name}")
+            by_name[row.name] = row
+        return by_name
 
     @cached_property
     def _by_url(self) -> Mapping[tuple[str, str, str], Served]:

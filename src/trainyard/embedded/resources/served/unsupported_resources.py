@@ -70,5 +70,8 @@ _ABSENT = (
 
 def served(extension: Extension) -> Iterator[Served]:
     """All of them, with the alternatives that an extension knows."""
+    unknown = extension.alternatives.keys() - {row.name for row in _ABSENT}
+    if unknown:
+        raise ValueError(f"alternatives to what is not refused: {', '.join(sorted(unknown))}")
     for row in _ABSENT:
         yield replace(row, alternative=extension.alternatives.get(row.name, row.alternative))
