@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+
 from trainyard.diagnosis import replica_failures
 from trainyard.diagnosis.finished_jobs import failed
+from trainyard.diagnosis.first_failure import Grade
 from trainyard.diagnosis.replica_failures import ReplicaFailure
 from trainyard.diagnosis.situation import Situation
-from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.kinds.shared.reasons import STOPPED, ConditionReason, Phase
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
-_STOPPED = ("Running", "Failed", "Unknown", "Deleted")
+_STOPPED = ("Running", "Unknown", "Deleted")
 """Phases of replicas that a failure of another one has stopped, or will."""
 _NO_REPLICA = (
     ConditionReason.INVALID_SPEC,
@@ -143,16 +147,38 @@ def _peers(situation: Situation, death: ReplicaFailure) -> str:
             else f"{death.same_failures} other processes"
         )
         return f"{others} failed alike"
+    ends = Counter({Grade.STOPPED: death.processes - 1})
+    for grade in _ends_of_others(situation, death):
+        ends[grade] += death.processes
+    followed, alone = ends[Grade.STOPPED] + ends[Grade.CONSEQUENCE], ends[Grade.CAUSE]
+    told = []
+    if followed:
+        were = "ended" if ends[Grade.CONSEQUENCE] else "was stopped"
+        if followed > 1 and not ends[Grade.CONSEQUENCE]:
+            were = "were stopped"
+        told.append(f"{_count(followed)} {were} because of it")
+    if alone:
+        told.append(f"{_count(alone)} failed too")
+    return ", ".join(told)
+
+
+def _count(peers: int) -> str:
+    return "1 peer" if peers == 1 else f"{peers} peers"
+
+
+def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Grade]:
+    """How the other replicas ended that train, of those that ended no earlier than the job."""
     kind = death.blamed.rpartition("-")[0]
-    stopped = 1
     for each in situation.job.replicas:
-        name = situation.replica(str(each.get("name")))
+        pod = str(each.get("name"))
+        name, phase = situation.replica(pod), each.get("phase")
         trains = name.rpartition("-")[0] == kind or not situation.job.kind.launches_over_ssh
-        stopped += name != death.blamed and trains and each.get("phase") in _STOPPED
-    peers = stopped * death.processes - 1
-    return (
-        f"{peers} peer{' was' if peers == 1 else 's were'} stopped because of it" if peers else ""
-    )
+        if name == death.blamed or not trains:
+            continue
+        if phase in _STOPPED or each.get("reason") == STOPPED:
+            yield Grade.STOPPED
+        elif phase == Phase.FAILED:
+            yield death.grades.get(pod, Grade.CAUSE)
 
 
 def _name(situation: Situation) -> str:

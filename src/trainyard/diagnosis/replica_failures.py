@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import field
 
 from trainyard.client.job_events import event_time
 from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
-from trainyard.diagnosis.first_failure import FailedReplica
+from trainyard.diagnosis.first_failure import FailedReplica, Grade
 from trainyard.diagnosis.log_meanings import Reading
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.evidence.launcher_reports import count_lines, count_processes, own_lines
@@ -62,6 +64,8 @@ class ReplicaFailure:
     """How many other processes ended by the same exception."""
     processes: int = 1
     """How many each replica had."""
+    grades: Mapping[str, Grade] = field(default_factory=dict)
+    """How much the ends of all tell that have ended with it, by pod."""
     repeated: int = 0
     """How many attempts in a row have ended so, with nothing gained in between (decision 229)."""
 
@@ -102,6 +106,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,
+        grades={each.pod: each.grade for each in everyone},
         processes=count_processes(suspect.tail.lines),
         repeated=int(failure.get("repeated") or 0),
         same_failures=_count_same_failures(suspect, everyone, raised),

@@ -77,6 +77,17 @@ def of_capture(failure: str, named: str, worker_0: int, worker_1: int) -> Failur
     return card
 
 
+PEERS = {
+    "assertion.plain": "1 peer ended because of it",
+    "assertion.torchrun": "3 peers ended because of it",
+    "killed.plain": "1 peer ended because of it",
+    "killed.torchrun": "3 peers ended because of it",
+    "segv.plain": "1 peer was stopped because of it",
+    "silent.torchrun": "3 peers were stopped because of it",
+    "world.plain": "1 peer ended because of it",
+}
+
+
 @pytest.mark.parametrize("named", ["worker-0", "worker-1"])
 @pytest.mark.parametrize(
     ("failure", "codes", "who", "reason"),
@@ -96,8 +107,7 @@ def test_the_one_to_blame_is_right_whomever_the_status_names(
     card = of_capture(failure, named, *codes)
     assert card.who == who
     assert card.reason.startswith(reason)
-    peers = "3 peers were" if "torchrun" in failure else "1 peer was"
-    assert card.peers == f"{peers} stopped because of it"
+    assert card.peers == PEERS[failure]
     assert card.command == f"trainyard logs digits --replica {who.rpartition(' ')[2]}"
 
 
@@ -205,6 +215,13 @@ def test_what_we_say_of_a_failure_is_not_what_the_program_wrote() -> None:
         card = failure_card_of(known)
         assert card is not None
         assert card.reason == reason
+
+
+def test_a_peer_that_ended_by_itself_was_not_stopped() -> None:
+    logs = {"worker-0": Tail(["no data"]), "worker-1": Tail(["no model"])}
+    card = failure_card_of(failed("worker-0", {"worker-0": 3, "worker-1": 4}, logs))
+    assert card is not None
+    assert card.peers == "1 peer failed too"
 
 
 def test_words_of_another_replica_are_not_quoted() -> None:

@@ -33,6 +33,11 @@ class Phase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+STOPPED = "Stopped"
+"""Reason of a replica that was stopped because its job had ended; the kubelet calls it
+DeadlineExceeded, after the means."""
+
+
 class ConditionType(StrEnum):
     """Types of ``status.conditions``, in the order in which they are listed.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from trainyard.kinds.shared.reasons import STOPPED
 from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import GIVEN_UP, State
@@ -17,10 +18,6 @@ from trainyard.lifecycle.replica_view import Entry, Replica, View
 
 _COUNTED = {state.value: state.value.lower() for state in State}
 """Field of the aggregate per phase, in the order documented."""
-
-STOPPED = "Stopped"
-"""Reason of a replica that was stopped because its job had ended; the kubelet calls it
-DeadlineExceeded, after the means."""
 
 IsRemoved = Callable[[Replica], bool]
 
