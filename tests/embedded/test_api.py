@@ -100,7 +100,9 @@ def test_actions_on_jobs(line: CommandLine) -> None:
         with pytest.raises(trainyard.JobFailed, match="default/a: Failed") as failed:
             client.wait(again)
         assert failed.value.job.phase == "Failed"
-        client.wait_until_gone(client.delete([again]))
+        client.delete("a")
+        client.wait_until_gone("a")
+        client.wait_until_gone(["a", again])
         with pytest.raises(trainyard.JobNotFound, match="there is no job a"):
             client.delete("a")
         assert client.delete("a", missing_ok=True) == []
@@ -111,7 +113,9 @@ def test_actions_on_jobs(line: CommandLine) -> None:
         assert client.exec("b", ["sh", "-c", "cat; echo no >&2; exit 4"], stdin=b"yes") == (
             *(4, b"yes", b"no\n"),
         )
+        assert client.exec("b", "echo 'two words'").stdout == b"two words\n"
         assert [job.name for job in client.list(["pj"])] == ["b"]
+        assert [job.name for job in client.list("pj")] == ["b"]
         assert client.list(selector="team=a") == []
         assert [pod.replica for pod in client.get("b").ordered_pods()] == ["worker-0"]
         assert any(event["reason"] == "Created" for event in client.events("b"))

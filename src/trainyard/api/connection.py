@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, get_args
+from typing import Self, TypeVar, get_args
 
 from trainyard.api.clusters import Choice, ClusterOptions, Private, connect, would_start
 from trainyard.api.options import check
@@ -21,6 +21,7 @@ Jobs = list[Job]
 """Since clients have a method `list`."""
 JobName = str | Job
 """A job's name, `kind/name` where two kinds share it, or the job itself."""
+Given = TypeVar("Given", str, JobName, JobName | Named)
 
 
 class Connection:
@@ -108,6 +109,6 @@ class Connection:
         return await find(target, job)
 
 
-def several(jobs: JobName | Iterable[JobName | Named]) -> list[JobName | Named]:
-    """One or more, as a list."""
-    return [jobs] if isinstance(jobs, str | Job) else list(jobs)
+def several(given: Given | Iterable[Given]) -> list[Given]:
+    """One or more, as a list; a text is one."""
+    return [given] if isinstance(given, str | Job) else list(given)

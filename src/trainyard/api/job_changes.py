@@ -75,20 +75,27 @@ class Changing(Connection):
         return found
 
     async def wait_until_gone(
-        self, jobs: Job | Iterable[Job], *, timeout: float | None = 300.0
+        self, jobs: JobName | Iterable[JobName], *, timeout: float | None = 300.0
     ) -> None:
         """Until deleted jobs and all of their pods are gone; raises WaitTimeout after `timeout`
-        seconds."""
+        seconds. Of what `delete` returned the pods are waited for though the job is gone; a name
+        that no job has is gone."""
         client = (await self.target()).client
-        jobs = [jobs] if isinstance(jobs, Job) else list(jobs)
+        found = [job if isinstance(job, Job) else await self._present(job) for job in several(jobs)]
         try:
             async with asyncio.timeout(timeout):
-                await together([job_actions.until_gone(client, job) for job in jobs])
+                await together([job_actions.until_gone(client, job) for job in found if job])
         except TimeoutError:
             raise WaitTimeout(
                 f"not everything is gone after {timeout:g} s; `trainyard explain` of a job that is "
                 "left, or `trainyard events`, tells what it waits for"
             ) from None
+
+    async def _present(self, job: str) -> Job | None:
+        try:
+            return await self.found(job)
+        except JobNotFound:
+            return None
 
     async def pause(self, job: JobName) -> bool:
         """Pause a job: its pods end gracefully, the job stays; False if it was paused already."""

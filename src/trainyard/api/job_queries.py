@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainyard.api.connection import Connection, JobName, Jobs
+from trainyard.api.connection import Connection, JobName, Jobs, several
 from trainyard.api.errors import JobFailed, WaitTimeout
 from trainyard.api.job_logs import Grow, LogLines, Note, read_logs
 from trainyard.client import job_waiting
@@ -57,7 +58,7 @@ class Asking(Connection):
 
     async def list(
         self,
-        kinds: Iterable[str] = (),
+        kinds: str | Iterable[str] = (),
         *,
         selector: str = "",
         all_namespaces: bool = False,
@@ -66,12 +67,12 @@ class Asking(Connection):
         labels as `team=a`, if wished."""
         target = await self.target()
         namespace = None if all_namespaces else target.namespace
-        wanted = [kind_named(kind) for kind in kinds]
+        wanted = [kind_named(kind) for kind in several(kinds)]
         return await list_jobs(target, namespace, wanted, selector)
 
     async def watch(
         self,
-        kinds: Iterable[str] = (),
+        kinds: str | Iterable[str] = (),
         *,
         selector: str = "",
         all_namespaces: bool = False,
@@ -80,7 +81,7 @@ class Asking(Connection):
 
         One that was deleted comes a last time, with `is_deleted`. This never ends by itself.
         """
-        wanted = [kind_named(kind) for kind in kinds] or list(JOB_KINDS.values())
+        wanted = [kind_named(kind) for kind in several(kinds)] or list(JOB_KINDS.values())
         names = [kind.singular for kind in wanted]
         present = await self.list(names, selector=selector, all_namespaces=all_namespaces)
         yield list(present)
@@ -230,13 +231,16 @@ class Asking(Connection):
     async def exec(
         self,
         job: JobName,
-        command: Sequence[str],
+        command: str | Sequence[str],
         *,
         replica: str = "",
         container: str = "",
         stdin: bytes = b"",
     ) -> Executed:
-        """Run a command in a replica, of rank 0 unless another is named, to its end."""
+        """Run a command in a replica, of rank 0 unless another is named, to its end.
+
+        A text is split into words as a shell would; no shell runs it.
+        """
         written: dict[bool, bytearray] = {True: bytearray(), False: bytearray()}
         entry = self.enter(
             job, command, replica=replica, container=container, stdin=bool(stdin), tty=False
@@ -273,7 +277,7 @@ class Asking(Connection):
     async def enter(
         self,
         job: JobName,
-        command: Sequence[str] = (),
+        command: str | Sequence[str] = (),
         *,
         replica: str = "",
         container: str = "",
@@ -288,7 +292,8 @@ class Asking(Connection):
         pod = choose_pod(found, await pods_of(target.client, found), replica)
         chosen = container or found.training_container(pod)
         check_running(found, pod, chosen)
-        wanted = Execution(pod, chosen, command or SHELL, stdin, tty)
+        words = shlex.split(command) if isinstance(command, str) else command
+        wanted = Execution(pod, chosen, words or SHELL, stdin, tty)
         async with run_in_container(target, wanted) as remote:
             yield remote
 

@@ -65,9 +65,12 @@ class Client(Blocking):
         """
         return self._call(self._client.delete(jobs, missing_ok=missing_ok))
 
-    def wait_until_gone(self, jobs: Job | Iterable[Job], *, timeout: float | None = 300.0) -> None:
+    def wait_until_gone(
+        self, jobs: JobName | Iterable[JobName], *, timeout: float | None = 300.0
+    ) -> None:
         """Until deleted jobs and all of their pods are gone; raises WaitTimeout after `timeout`
-        seconds.
+        seconds. Of what `delete` returned the pods are waited for though the job is gone; a name
+        that no job has is gone.
         """
         return self._call(self._client.wait_until_gone(jobs, timeout=timeout))
 
@@ -88,7 +91,7 @@ class Client(Blocking):
         return self._call(self._client.scale(job, replicas))
 
     def list(
-        self, kinds: Iterable[str] = (), *, selector: str = "", all_namespaces: bool = False
+        self, kinds: str | Iterable[str] = (), *, selector: str = "", all_namespaces: bool = False
     ) -> Jobs:
         """The jobs of the namespace, oldest first: of all kinds, or of some (`pj`), and with
         labels as `team=a`, if wished.
@@ -98,7 +101,7 @@ class Client(Blocking):
         )
 
     def watch(
-        self, kinds: Iterable[str] = (), *, selector: str = "", all_namespaces: bool = False
+        self, kinds: str | Iterable[str] = (), *, selector: str = "", all_namespaces: bool = False
     ) -> Iterator[Jobs]:
         """The jobs that `list` has, and then, again and again, those that have changed.
 
@@ -189,13 +192,16 @@ class Client(Blocking):
     def exec(
         self,
         job: JobName,
-        command: Sequence[str],
+        command: str | Sequence[str],
         *,
         replica: str = "",
         container: str = "",
         stdin: bytes = b"",
     ) -> Executed:
-        """Run a command in a replica, of rank 0 unless another is named, to its end."""
+        """Run a command in a replica, of rank 0 unless another is named, to its end.
+
+        A text is split into words as a shell would; no shell runs it.
+        """
         return self._call(
             self._client.exec(job, command, replica=replica, container=container, stdin=stdin)
         )
