@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -55,6 +56,10 @@ class Run:
     def jobs(self) -> list[Job]:
         """As they are known by now."""
         return list(self._follower.jobs.values())
+
+    def over_at(self, job: Job) -> float:
+        """When a job was first seen to be over, by `time.monotonic`; now if it is not."""
+        return self._follower.over_at.get(job.uid, time.monotonic())
 
     async def follow(self) -> None:
         """Show what they do, until all have ended, or wait for their user."""

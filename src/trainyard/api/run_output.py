@@ -26,11 +26,15 @@ class PlainScreen:
         self._names_jobs = names_jobs
         self._phases: dict[str, str] = {}
         self._restarts: dict[str, int] = {}
+        self._ends: list[str] = []
+        """What is to be said below the last lines of logs."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        while self._ends:
+            self._print(self._ends.pop(0))
         self._out.flush()
 
     def job_changed(self, job: Job) -> None:
@@ -39,6 +43,11 @@ class PlainScreen:
             self._print(f"{job.name}: restarts: {job.restarts}")
         if self._phases.get(job.uid, "Pending") != job.phase:
             self._phases[job.uid] = job.phase
+            if job.is_over:  # its replicas may still write, and be counted as they were before
+                self._ends.append(f"{job.name}: {job.phase}")
+                if self._names_jobs:  # others go on
+                    self._print(self._ends.pop())
+                return
             counts = ", ".join(f"{count} {name}" for name, count in job.aggregate.items() if count)
             self._print(f"{job.name}: {job.phase}" + (f" ({counts})" if counts else ""))
 

@@ -234,7 +234,7 @@ class _RunSession:
                 )
 
     async def _report(self, run: Run, job: Job, *, is_interrupted: bool) -> None:
-        seconds = time.monotonic() - self._started
+        seconds = run.over_at(job) - self._started
         logs = self.paths.pods if self.paths and os.access(self.paths.pods, os.R_OK) else None
         if is_interrupted:
             self._screen.note(f"{job.kind.kind} {job.name}: interrupted after {seconds:.1f} s")

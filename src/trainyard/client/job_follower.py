@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
 
@@ -87,6 +88,8 @@ class Follower:
             client, wanted, self._log_lines, lambda _: None, kept, self._line_grew
         )
         self._warned: set[tuple[str, str]] = set()
+        self.over_at: dict[str, float] = {}
+        """When a job was first seen to be over, by its UID, in seconds of `time.monotonic`."""
         self._ended: set[str] = set()
         """Jobs of whose success an event has told."""
         self._early: dict[str, list[Object]] = {}
@@ -191,6 +194,8 @@ class Follower:
         if job is None:
             return
         job.obj, job.is_deleted = obj, is_gone
+        if job.is_over:
+            self.over_at.setdefault(job.uid, time.monotonic())
         self._show(job)
         self._tell_viewer(job)
 

@@ -7,7 +7,7 @@ from dataclasses import field
 from datetime import UTC, datetime
 
 from trainyard.client.object_views import ListAt, Object, ObjectAt, TextAt
-from trainyard.client.pod_views import PodView, in_order
+from trainyard.client.pod_views import ContainerView, PodView, in_order
 from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
 from trainyard.kinds.shared import child_names
 from trainyard.kinds.shared.pods.container_roles import INIT
@@ -252,6 +252,15 @@ class Job:
         if (chosen := pod.annotations.get(_DEFAULT_CONTAINER)) in pod.container_names:
             return str(chosen)
         return self.kind.training_container(pod.replica_type, pod.container_names)
+
+    def failed_container(self, pod: PodView) -> ContainerView | None:
+        """The container whose failure is the replica's: the one that trains where a kind has one,
+        else the first that ended with an error (decision 21); None where none did."""
+        failed = pod.failed_containers
+        main = self.kind.training_container(pod.replica_type, pod.container_names)
+        if self.kind.training_containers and pod.has_started(main):
+            failed = [each for each in failed if each.name == main]
+        return min(failed, key=lambda each: str(each.ended.get("finishedAt") or "~"), default=None)
 
     def training_container_among(self, replica: str, kept: Sequence[str]) -> str:
         """The same of a pod that is gone, by the containers of which something was kept.

@@ -47,7 +47,7 @@ async def tails(
     limit = asyncio.Semaphore(_AT_ONCE)
 
     async def read(pod: PodView) -> tuple[str, Tail]:
-        failed = pod.failed_container
+        failed = job.failed_container(pod)
         container = failed.name if failed else job.training_container(pod)
         path = log_of(folder, pod, container) if folder else None
         async with limit:

@@ -124,11 +124,15 @@ class PodView:
         return found is not None and bool(found.ended)
 
     @property
-    def failed_container(self) -> ContainerView | None:
-        """The first container that ended with an error; a sidecar's end is not its pod's."""
+    def failed_containers(self) -> list[ContainerView]:
+        """Those that ended with an error; a sidecar's end is not its pod's."""
         sidecars = sidecars_of(self.spec)
-        ended = (each for each in self.containers if each.exit_code)
-        return next((each for each in ended if each.name not in sidecars), None)
+        return [each for each in self.containers if each.exit_code and each.name not in sidecars]
+
+    @property
+    def failed_container(self) -> ContainerView | None:
+        """The first of them, as the pod lists them."""
+        return next(iter(self.failed_containers), None)
 
     @property
     def failed_init_container(self) -> str:

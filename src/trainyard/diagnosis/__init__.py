@@ -127,6 +127,8 @@ def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
             continue
         if event.get("reason") == "Unhealthy" and _is_probe_passing(situation, event):
             continue
+        if message.startswith("Startup probe failed"):  # as it does until the start is over
+            continue
         if launch_wait_message(message) or LAUNCHED_PATH in message:  # told by `launch_diagnosis`
             continue
         text = f"{event.get('reason')}: {message}"

@@ -14,6 +14,8 @@ from trainyard.schema.times import span
 _QUOTED_LINES = 6
 _ALIKE = 2
 """So many failures in a row by one lasting cause are not mended by another start."""
+_SSHD_ENDS_SECONDS = 30.0
+"""Longer than the sshd of a replica goes on after the launch."""
 _RULES_FIELD = "spec.runPolicy.podFailurePolicy"
 
 
@@ -25,6 +27,8 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
         evidence = [f"it took {took}"] if took else []
         advice = []
         running = [p for p in situation.pods if p.phase == "Running" and not p.deleting_since]
+        if situation.job.kind.launches_over_ssh and _has_just_ended(situation):
+            running = []  # whose sshd ends with the launch
         if left := [situation.replica(pod) for pod in running]:
             setting, remedy = _clean_up(situation)
             evidence.append(f"still running, as {setting} has it: {listed(left)}")
@@ -33,6 +37,10 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
                 "with the job"
             )
         yield Cause("it has done its work", tuple(evidence), tuple(advice))
+
+
+def _has_just_ended(situation: Situation) -> bool:
+    return situation.ago(situation.job.status.get("completionTime")) < _SSHD_ENDS_SECONDS
 
 
 def _clean_up(situation: Situation) -> tuple[str, str]:

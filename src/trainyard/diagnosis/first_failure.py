@@ -73,7 +73,7 @@ def pods_to_read(situation: Situation) -> list[str]:
     ended = sorted(
         (str(failed.ended.get("finishedAt") or "~"), pod.name)
         for pod in situation.pods
-        if (failed := pod.failed_container) is not None
+        if (failed := situation.job.failed_container(pod)) is not None
     )
     first = [str(failure["replica"])] if failure else []
     return list(dict.fromkeys([*first, *(name for _, name in ended)]))[:_MOST_READ]
@@ -91,7 +91,7 @@ def find_first_failure(
     named = _from_status(situation, name, failure)
     others = []
     for pod in situation.pods:
-        failed = pod.failed_container
+        failed = situation.job.failed_container(pod)
         if failed is None or pod.name == name:
             continue
         ended = parse(failed.ended.get("finishedAt"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainyard.diagnosis import replica_failures
 from trainyard.diagnosis.finished_jobs import quote_failure
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
-from trainyard.kinds.shared.labels import OPERATOR
+from trainyard.kinds.shared.labels import ATTEMPT, OPERATOR
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.schema.times import duration, parse
 
@@ -200,6 +200,31 @@ def in_debug(situation: Situation) -> Iterator[Cause]:
     )
 
 
+_AWAITED = ("creating", "pending", "unknown")
+
+
+def _joining(replicas: int) -> str:
+    return "the other one joins" if replicas == 1 else f"the other {replicas} join"
+
+
+def _count_lost(situation: Situation) -> int:
+    """How many replicas have failed and are not started again."""
+    internal = situation.job.status.get("internal") or {}
+    records = internal.get("replicas") or {}
+    floor = internal.get("floor", 1)
+
+    def is_lost(name: str) -> bool:
+        pod, record = situation.pod(name), records.get(name) or {}
+        if record.get("lost"):
+            return True
+        if pod is None:
+            return _until_next(situation) is None
+        return int(pod.annotations.get(ATTEMPT, 1)) >= int(record.get("attempt", floor))
+
+    failed = (r for r in situation.job.replicas if r.get("phase") == "Failed")
+    return sum(is_lost(str(each.get("name"))) for each in failed)
+
+
 def degraded(situation: Situation) -> Iterator[Cause]:
     """It runs, but not as it should."""
     elastic = situation.job.elastic
@@ -208,15 +233,17 @@ def degraded(situation: Situation) -> Iterator[Cause]:
     if situation.job.is_elastic and situation.job.phase == Phase.RUNNING and expected:
         running = counts.get("running", 0)
         if running < expected:
+            awaited = sum(counts.get(phase, 0) for phase in _AWAITED)
             yield Cause(
                 f"it is elastic and runs with {running} of {expected} replicas",
                 (f"it needs {elastic.get('minReplicas', 1)} at least",),
-                ("the others join as soon as they can run",),
+                (f"{_joining(awaited)} as soon as possible",) if awaited else (),
             )
     failure = situation.job.condition("ReplicaFailure")
-    if failure.get("status") == "True" and counts.get("failed"):
+    if failure.get("status") == "True" and (lost := _count_lost(situation)):
         yield Cause(
-            f"{counts['failed']} of its replicas failed for good, and it goes on without them",
+            f"{lost} of its replicas failed for good, and it goes on without "
+            f"{'it' if lost == 1 else 'them'}",
             lines_of(failure.get("message")),
             (f"`trainyard logs {situation.job.name}` shows what they wrote",),
         )

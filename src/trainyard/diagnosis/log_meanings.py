@@ -190,10 +190,17 @@ _PATTERNS = (
         CHECK_PATHS,
     ),
     _LogPattern(
-        r"No module named ['\"]?([\w.]+)",
+        r"No module named ['\"]?(\w+)\.([\w.]+)",
+        "the package {0} has no module {1} where the replica runs",
+        "correct the import, or look why that file is missing if {0} is yours; else install the "
+        "version of {0} that has it",
+    ),
+    _LogPattern(
+        r"No module named ['\"]?(\w+)",
         "the Python package {0} is not there",
         "install it for the Python that the replica runs, or use another image (on this machine "
-        "--image PATTERN=ENV names the environment that stands for it)",
+        "--image PATTERN=ENV names the environment that stands for it); a module of yours has to "
+        "be beside the script or in PYTHONPATH",
     ),
     _LogPattern(
         r"unrecognized arguments: (.+)",

@@ -20,6 +20,10 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 _PROBE = re.compile(r"failed (liveness|startup) probe")
+_HOOK_EVENT = "FailedPostStartHook"
+_HOOK_CODE = re.compile(r"(?:ended|exited) with (\d+)")
+"""In the words of our node, and of the kubelet."""
+_HOOK_ADVICE = ("correct what lifecycle.postStart of the container runs",)
 _PROBE_ADVICE = {
     "liveness": "raise failureThreshold, periodSeconds or timeoutSeconds of its livenessProbe",
     "startup": "give it more time: failureThreshold times periodSeconds of its startupProbe",
@@ -85,18 +89,19 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         (),
     )
     reading = full_volumes.name_full_volume(situation, name, reading, suspect.raised)
-    init = _init_container(situation, name) if of_pod else ""
+    beside, is_init = _container_beside(situation, name) if of_pod else ("", False)
+    its = f"{replica}'s {'init ' if is_init else ''}container {beside}"
     blamed = _blamed(situation, suspect, replica)
-    raised = None if init or probe else suspect.raised
+    raised = None if is_init or probe else suspect.raised
     return ReplicaFailure(
         replica=replica,
-        who=f"{replica}'s init container {init}" if init else _blamed_name(suspect, blamed, raised),
+        who=its if beside else _blamed_name(suspect, blamed, raised),
         code=code,
         ending=f"exit code {code}" if code is not None else reason or "taken away",
         reading=reading,
         words=words,
         evidence=evidence,
-        logs=f" --replica {replica}" + (f" -c {init}" if init else ""),
+        logs=f" --replica {replica}" + (f" -c {beside}" if beside else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
         is_taken=code is None and reason in exit_meanings.TAKEN,
         never_starts=never_starts(reason, words) != "",
@@ -141,25 +146,36 @@ def _count_same_failures(
     return max(sum(count_lines(each.tail.lines, *last) for each in same) - 1, 0) if last else 0
 
 
-def _init_container(situation: Situation, pod_name: str) -> str:
-    """The init container that failed; empty if it was another container."""
-    pod = situation.pod(pod_name)
+def _container_beside(situation: Situation, pod_name: str) -> tuple[str, bool]:
+    """The container that failed if it is not the training container, and whether it is an init
+    container; empty if it was that one."""
+    job, pod = situation.job, situation.pod(pod_name)
     if pod is None:
-        return situation.job.failed_init_container(situation.replica(pod_name))
-    failed = pod.failed_container
-    return failed.name if failed and failed.name in pod.init_container_names else ""
+        init = job.failed_init_container(situation.replica(pod_name))
+        return init, bool(init)
+    failed = job.failed_container(pod)
+    if failed is None or failed.name == job.training_container(pod):
+        return "", False
+    return failed.name, failed.name in pod.init_container_names
 
 
 def _failed_probe(
     situation: Situation, name: str, failure: Object
 ) -> tuple[Reading, tuple[str, ...]] | None:
-    """The probe that had the container ended, and how it had failed."""
+    """The probe or hook that had the container ended, and how it had failed."""
     began = parse(failure.get("startTime"))
-    for event in situation.events_about(name, "Killing"):
-        found = _PROBE.search(str(event.get("message") or ""))
+    for event in situation.events_about(name, "Killing", _HOOK_EVENT):
+        text = str(event.get("message") or "")
         # Events have whole seconds, attempts have not.
-        is_of_this = began is None or event_time(event) >= began.replace(microsecond=0)
-        if found is None or not is_of_this:
+        if began is not None and event_time(event) < began.replace(microsecond=0):
+            continue
+        if event.get("reason") == _HOOK_EVENT:
+            code = _HOOK_CODE.search(text)
+            how = f" (exit code {code[1]})" if code else ""
+            return Reading(f"its postStart hook failed{how}, so it was ended", _HOOK_ADVICE), (
+                text,
+            )
+        if (found := _PROBE.search(text)) is None:
             continue
         kind = found[1]
         told = (str(e.get("message") or "") for e in situation.events_about(name, "Unhealthy"))

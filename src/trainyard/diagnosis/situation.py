@@ -75,7 +75,7 @@ class Situation:
     def tail_of(self, pod_name: str) -> Tail | None:
         """The end of the log of a replica that has failed, of its last attempt; None if unread."""
         pod = self.pod(pod_name)
-        has_failed = pod is None or pod.failed_container is not None
+        has_failed = pod is None or self.job.failed_container(pod) is not None
         tail = self.logs.get(pod_name) if has_failed else None
         first = last_attempt(tail.lines) if tail else 0
         return tail and tail._replace(lines=tail.lines[first:], times=tail.times[first:])
@@ -83,13 +83,13 @@ class Situation:
     def exit_reason(self, pod_name: str) -> str:
         """Why a pod's container was ended, where it did not end of itself: OOMKilled."""
         pod = self.pod(pod_name)
-        failed = pod.failed_container if pod else None
+        failed = self.job.failed_container(pod) if pod else None
         return "" if failed is None or failed.reason in _OF_ITSELF else failed.reason
 
     def words_of(self, pod_name: str) -> str:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
-        failed = pod.failed_container if pod else None
+        failed = self.job.failed_container(pod) if pod else None
         told = self.last_words if self._told_failure[0] == pod_name else ""
         lines = ((failed and failed.last_words) or told).split("\n")
         return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))

@@ -46,6 +46,13 @@ class Ruling:
         """What the rule does, in words."""
         return f"{self.text} {_ACTION_TEXTS[self.action]}"
 
+    @property
+    def decided_last(self) -> str:
+        """The same of the end of a job, after which nothing restarts."""
+        if self.action is FailureAction.RESTART:
+            return f"{self.text} would restart, but its restarts are used up"
+        return self.decides
+
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Ruling:
         """From a job's account."""

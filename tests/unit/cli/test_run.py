@@ -71,19 +71,32 @@ def test_plain_lines_tell_each_phase_once_and_every_restart() -> None:
     out = io.StringIO()
     screen = PlainScreen(names_jobs=False, out=out)
     counts = {"running": 2, "failed": 0}
-    for job in (
-        view("Pending"),
-        view("Running", aggregate=counts),
-        view("Running", aggregate=counts),
-        view("Running", backoffCount=1),
-        view("Succeeded"),
-    ):
-        screen.job_changed(job)
+    with screen:
+        for job in (
+            view("Pending"),
+            view("Running", aggregate=counts),
+            view("Running", aggregate=counts),
+            view("Running", backoffCount=1),
+            view("Succeeded", aggregate={"running": 1, "succeeded": 1}),
+        ):
+            screen.job_changed(job)
+        screen.log_lines(job, "worker-1", ["the last line"])
     assert out.getvalue().splitlines() == [
         "train: Running (2 running)",
         "train: restarts: 1",
+        "[worker-1] the last line",
         "train: Succeeded",
-    ]
+    ], "as counts of replicas may be those of a moment before"
+
+
+def test_each_of_several_jobs_has_its_own_time() -> None:
+    follower = Follower(Client.unix("/nowhere"), [view("Running")], Told())
+    job = next(iter(follower.jobs.values()))
+    assert job.uid not in follower.over_at
+    follower.job_seen(view("Succeeded").obj)
+    first = follower.over_at[job.uid]
+    follower.job_seen(view("Succeeded").obj)
+    assert follower.over_at == {job.uid: first}
 
 
 @pytest.mark.parametrize(

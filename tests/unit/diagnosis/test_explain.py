@@ -423,6 +423,7 @@ CASES = [
         "goes on without a replica",
         job(
             "Running",
+            tasks=[task("Running", "Failed")],
             aggregate={"running": 1, "failed": 1},
             conditions=[condition("ReplicaFailure", "True", "ErrorInPod", exited(1, "boom"))],
         ),

@@ -280,3 +280,123 @@ def test_a_replica_that_goes_on_beside_its_failed_container_is_told() -> None:
     text = render(known, diagnosis.causes(known))
     assert "container main of worker-0 has ended with exit code 3, and side beside it" in text
     assert "trainyard logs digits --replica worker-0 -c main" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "who"),
+    [("GenericJob", "worker-0's container helper"), ("PyTorchTrainingJob", "worker-0")],
+)
+def test_the_container_is_blamed_whose_end_is_the_replicas(kind: str, who: str) -> None:
+    """The first that failed in a GenericJob, the one that trains elsewhere."""
+
+    def failed(code: int, said: str, at: float) -> Object:
+        more = {"reason": "Error", "message": said, "finishedAt": ago(at)}
+        return {"terminated": {"exitCode": code, **more}}
+
+    states = {"pytorch": failed(3, "no data", 5), "helper": failed(3, "no port", 9)}
+    pods = [pod("worker-0", "Failed", containers=("pytorch", "helper"), states=states)]
+    text = explained(3, pods=pods, kind=kind)
+    assert f"{who} failed (exit code 3)" in text
+    said, other = ("no port", "no data") if kind == "GenericJob" else ("no data", "no port")
+    assert f"| {said}" in text
+    assert other not in text
+    assert ("-c helper" in text) is (kind == "GenericJob")
+
+
+def test_a_healthy_container_beside_the_one_that_failed_is_not_shown() -> None:
+    running = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    states = {"pytorch": running, "helper": {"terminated": {"exitCode": 4, "message": "no port"}}}
+    pods = [pod("worker-0", "Failed", containers=("pytorch", "helper"), states=states)]
+    text = explained(4, pods=pods, kind="GenericJob")
+    assert "worker-0's container helper failed (exit code 4)" in text
+    assert "trainyard logs digits --replica worker-0 -c helper" in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sh -c exit 5 ended with 5",
+        "PostStartHook failed: command 'sh -c exit 5' exited with 5: ",
+    ],
+)
+def test_a_post_start_hook_that_had_the_container_ended_is_the_cause(said: str) -> None:
+    events = [event(pod_name("worker-0"), "FailedPostStartHook", said, age=12)]
+    text = explained(143, pods=[ended(143)], events=events)
+    assert "its postStart hook failed (exit code 5), so it was ended" in text
+    assert "lifecycle.postStart" in text
+    assert "SIGTERM" not in text
+    assert "would have restarted it" not in text
+    assert text.count(said.strip()) == 1
+
+
+def test_a_startup_probe_that_has_yet_to_succeed_is_no_warning() -> None:
+    said = "Startup probe failed: sh -c test -f /ready ended with 1"
+    events = [event(pod_name("worker-0"), "Unhealthy", said)]
+    state = {"pytorch": {"running": {"startedAt": ago(3)}}}
+    known = situation(
+        job("Running", tasks=[task("Running")]), [pod(phase="Running", states=state)], events
+    )
+    assert diagnosis.warnings(known, diagnosis.causes(known)) == []
+
+
+@pytest.mark.parametrize(
+    ("phases", "joins"),
+    [
+        (("Running", "Failed"), ""),
+        (("Running", "Creating"), "the other one joins"),
+        (("Running", "Pending", "Pending"), "the other 2 join"),
+    ],
+)
+def test_an_elastic_job_waits_for_those_that_can_come(phases: tuple[str, ...], joins: str) -> None:
+    counts = {p.lower(): phases.count(p) for p in phases}
+    obj = job("Running", aggregate=counts, tasks=[task(*phases)])
+    obj["spec"] = {"elastic": {"enabled": True, "expectedReplicas": len(phases)}}
+    obj["status"]["internal"] = {"replicas": {pod_name("worker-1"): {"attempt": 1, "lost": True}}}
+    obj["status"]["conditions"] = [condition("ReplicaFailure", "True", "ErrorInPod", "it failed")]
+    known = situation(obj)
+    text = render(known, diagnosis.causes(known))
+    assert f"runs with 1 of {len(phases)} replicas" in text
+    assert ("join" in text) is bool(joins)
+    assert joins in text
+    assert ("1 of its replicas failed for good, and it goes on without it" in text) is not joins
+
+
+def test_a_replica_that_is_started_again_has_not_failed_for_good() -> None:
+    obj = job("Running", aggregate={"running": 1, "failed": 1}, tasks=[task("Running", "Failed")])
+    obj["kind"] = "GenericJob"
+    obj["status"]["conditions"] = [condition("ReplicaFailure", "True", "ErrorInPod", "it failed")]
+    name = pod_name("worker-1")
+    for wanted, is_lost in ((2, False), (1, True)):
+        obj["status"]["internal"] = {"replicas": {name: {"attempt": wanted}}}
+        failed = pod("worker-1", "Failed", states={"main": {"terminated": {"exitCode": 1}}})
+        failed["metadata"]["annotations"] = {"trainyard.dev/attempt": "1"}
+        known = situation(obj, [failed])
+        text = render(known, diagnosis.causes(known))
+        assert ("failed for good" in text) is is_lost
+
+
+def test_the_sshd_of_a_launch_that_has_just_ended_is_not_kept_running() -> None:
+    left = pod("worker-1", "Running", states={"worker": {"running": {}}})
+    for age, is_told in ((3, False), (90, True)):
+        obj = job("Succeeded", kind="DeepSpeedJob", completionTime=ago(age))
+        known = situation(obj, [left])
+        text = render(known, diagnosis.causes(known))
+        assert ("still running, as cleanUpPolicy None has it" in text) is is_told
+
+
+@pytest.mark.parametrize(
+    ("missing", "what", "advice"),
+    [
+        ("nets.blocks", "the package nets has no module blocks", "look why that file is missing"),
+        ("nets", "the Python package nets is not there", "install it"),
+    ],
+)
+def test_a_module_that_is_missing_may_be_the_users_own(
+    missing: str, what: str, advice: str
+) -> None:
+    words = f"ModuleNotFoundError: No module named '{missing}'"
+    reading = exit_meanings.explain_exit(1, "Error", words)
+    assert what in reading.what
+    assert advice in reading.advice[0]
+    if "." in missing:
+        assert not reading.advice[0].startswith("install")

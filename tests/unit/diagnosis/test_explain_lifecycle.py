@@ -259,13 +259,17 @@ def test_the_rule_by_which_replicas_restart_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "deed"), [("Count", "counts this"), ("Restart", "restarts after this")]
+    ("action", "deed"),
+    [
+        ("Count", "counts this failure"),
+        ("Restart", "would restart, but its restarts are used up"),
+    ],
 )
 def test_a_rule_that_could_not_help_is_told_beside_the_policy(action: str, deed: str) -> None:
     run_policy = ruled(action, 42, backoffLimit=0)
     world = World(pytorch(policy="Never", run_policy=run_policy)).running()
     world.exit("2", 42).advance(5).settle()
     assert (
-        f"podFailurePolicy.rules[0] (exit code 42) {deed} failure; restartPolicy is Never, "
+        f"podFailurePolicy.rules[0] (exit code 42) {deed}; restartPolicy is Never, "
         "runPolicy.backoffLimit is 0"
     ) in explained(world)

@@ -164,10 +164,22 @@ def test_a_restart_is_an_incident_whatever_the_restart_policy_says() -> None:
     assert any(resource == CONFIG_MAPS for resource, _ in world.owned)
 
 
+def test_a_job_that_is_paused_hangs_no_more() -> None:
+    world = hanging(job("Explain"))
+    world.advance(1).settle()
+    assert (world.condition("Hung") or ())[0] == "True"
+    world.job["spec"]["runMode"] = {"pause": {"enabled": True}}
+    world.settle()
+    assert world.condition("Hung") == ("False", "-", "No replica runs.")
+
+
 def test_a_restart_that_is_beyond_the_budget_ends_the_job() -> None:
     world = hanging(job("Restart", backoffLimit=0))
     world.advance(1).settle()
     assert world.phase == "Failed"
+    assert world.status is not None
+    told = world.status["attempts"][-1]["message"]
+    assert told == "runPolicy.hang would restart, but its restarts are used up"
     assert any(resource == CONFIG_MAPS for resource, _ in world.owned)
 
 

@@ -137,6 +137,8 @@ def final_attempt_end(context: ReconcileContext, verdict: Verdict) -> dict[str, 
         ended = single_restarts.finished_attempt(context.ledger, cause, now)
     else:
         ended = attempt_end(now, cause.exit.reason or "Error", cause.name, cause.exit)
+    if cause.exit.ruling is not None:
+        ended["message"] = cause.exit.ruling.decided_last
     return ended | verdict.repeat.attempt_fields() if verdict.repeat is not None else ended
 
 

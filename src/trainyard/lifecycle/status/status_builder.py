@@ -132,9 +132,17 @@ class StatusBuilder:
         self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, texts.PAUSED)
         conditions.set_not_finished(self.conditions, runs=False)
         conditions.set_not_running(self.conditions, ConditionReason.PAUSED, texts.PAUSED)
-        self.set_not_launched(None)
+        self._set_nothing_runs()
         self.fields.pop("startTime", None)  # decision 28
         self.fields["phase"] = Phase.PAUSED.value
+
+    def _set_nothing_runs(self) -> None:
+        """What was told of replicas that ran."""
+        self.set_not_launched(None)
+        if self.conditions.get(ConditionType.HUNG).get("reason", ConditionReason.NONE) != (
+            ConditionReason.NONE
+        ):
+            self.conditions.set(ConditionType.HUNG, False, ConditionReason.NONE, texts.NOTHING_RUNS)
 
     def set_resumed(self) -> None:
         """The pause is over."""
@@ -154,7 +162,7 @@ class StatusBuilder:
             self._event(reason.event, reason.message, warning=True)
         conditions.set_not_running(self.conditions, reason.reason, reason.message)
         conditions.set_not_finished(self.conditions, runs=False)
-        self.set_not_launched(None)
+        self._set_nothing_runs()
         self.fields.pop("startTime", None)
         if self.phase != Phase.RESUMING:
             self.fields["phase"] = Phase.PENDING.value
