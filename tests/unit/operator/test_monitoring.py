@@ -19,6 +19,9 @@ from tests.unit.operator.test_operator_metrics import Yard, life
 
 _NAMES = re.compile(r"\b((?:trainyard|process)_\w+)")
 _LABELS = re.compile(r"\b(?:trainyard|process)_\w+\{([^}]*)\}|by \(([^)]*)\)")
+_QUOTED = re.compile(r"`(trainyard_\w+)`")
+_ROW = re.compile(r"^\| `(trainyard_\w+)`")
+PAGE = Path(__file__).parents[3] / "docs/operations/metrics.md"
 FROM_SCRAPING = {"namespace", "job", "pod"}
 PARTS = {"expr", "record", "alert"}
 
@@ -49,6 +52,18 @@ def test_every_metric_and_label_is_one_that_the_operator_has() -> None:
             matched = re.findall(r"(\w+)\s*(?:=~|!=|=)", selected)
             assert {*matched, *filter(None, re.split(r",\s*", grouped))} <= labels, expr
     assert len(known & {name for expr in expressions() for name in _NAMES.findall(expr)}) > 15
+
+
+def test_the_page_of_metrics_has_those_that_the_operator_has() -> None:
+    async def main() -> str:
+        yard = Yard(has_job_series=True)
+        await life(yard)
+        return yard.text()
+
+    exposed = set(re.findall(r"# TYPE (trainyard_\w+)", run(main())))
+    page = PAGE.read_text()
+    rows = {n for row in page.splitlines() if row[:1] == "|" for n in _ROW.findall(row)}
+    assert rows <= exposed <= set(_QUOTED.findall(page))
 
 
 def test_files_are_what_would_be_written_and_panels_do_not_overlap() -> None:
