@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from tests.new_seeds import drawn
 from tests.simulation.invariants import Violation
-from tests.simulation.replay import Difference, replay
+from tests.simulation.replay import Difference, UnknownRecord, replay
 from tests.simulation.run import Report, simulate
 from tests.simulation.shrink import shrink
 from tests.simulation.tally import Tally
@@ -97,6 +97,12 @@ def _replay(path: Path) -> int:
     try:
         with path.open("rb") as lines:
             outcome = replay(lines)
+    except UnknownRecord as unknown:
+        print(
+            f"{path} cannot be replayed: {unknown}; replay it with the version that wrote it",
+            file=sys.stderr,
+        )
+        return 2
     except (OSError, ValueError, KeyError) as error:
         print(f"{path} is no record of `trainyard operator --record`: {error}", file=sys.stderr)
         return 2

@@ -31,7 +31,7 @@ def parse(value: str | int | float) -> Decimal:
     text = repr(value) if isinstance(value, float) else str(value).strip(" \t\r\n")
     match = _QUANTITY.match(text)
     if match is None or len(text) > 64:
-        raise InvalidQuantity(f"'{text[:64]}' is not a quantity such as 2, 500m, 16Gi or 1e3")
+        raise InvalidQuantity(f"'{str(value)[:64]}' is not a quantity such as 2, 500m, 16Gi or 1e3")
     number, binary, decimal, exponent = match.groups()
     amount = Decimal(number)
     if binary:

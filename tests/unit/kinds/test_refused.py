@@ -88,6 +88,11 @@ STRICT: dict[str, Row] = {
         f"{SHOWN}.resources.limits.memory",
         "'16 GB' is not a quantity",
     ),
+    "quantity of white space": (
+        m.changed(m.pytorch(), f"{CONTAINER}.resources", {"limits": {"memory": " "}}),
+        f"{SHOWN}.resources.limits.memory",
+        "' ' is not a quantity",
+    ),
     "variable's name with =": (
         m.changed(m.pytorch(), f"{CONTAINER}.env", [{"name": "A=B", "value": "x"}]),
         f"{SHOWN}.env[0].name",

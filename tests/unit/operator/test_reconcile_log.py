@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
-from tests.simulation.replay import Difference, replay
+from tests.simulation.__main__ import main as simulation
+from tests.simulation.replay import Difference, read_observed, replay
 from tests.unit.operator.test_controller import client, eventually, job, running
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.job_settings import Settings
@@ -20,6 +22,7 @@ from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import outcomes
 from trainyard.lifecycle.actions import Create, Patch, Plan
+from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.operator.config.operator_settings import OperatorSettings
 from trainyard.operator.reconcile.controller import Controller
 from trainyard.operator.reconcile.job_records import JobRecord
@@ -126,6 +129,41 @@ async def test_no_secret_goes_into_a_record(client: Client, tmp_path: Path) -> N
         assert base64.b64decode(value).decode().strip() not in record
     assert '"value":"plain"' in record  # what the job itself says is kept
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_what_an_earlier_version_has_recorded_is_read_by_todays_names() -> None:
+    node_kept_off = {"trainyard.dev/avoids": "node-3"}
+    metadata = {"name": "p", "uid": "u", "namespace": "n", "annotations": node_kept_off}
+    observed = Observed(pods=(Pod.decode({"metadata": metadata}),), probe_output={"u": "waits"})
+    as_then = TypeAdapter(Observed).dump_python(observed, mode="json")
+    pod = as_then["pods"][0]
+    assert pod.pop("annotations")
+    pod |= {"avoids": "node-3", "held": pod.pop("awaits_in_place_restart")}
+    pod["told"] = pod.pop("container_statuses")
+    as_then["words"] = as_then.pop("probe_output")
+    reports = as_then["reports"]
+    as_then["heard"] = {**reports, "holds": reports.pop("in_place")}
+    del as_then["reports"], as_then["heard"]["in_place"]
+    assert read_observed(as_then) == observed
+
+
+def test_a_record_that_says_more_than_is_known_here_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "record.jsonl"
+    seen = {"pods": [], "weather": "fine"}
+    given = {"kind": "GenericJob", "now": "2030-01-01T00:00:00+00:00", "observed": seen}
+    line = {"pass": 1, "job": "j", "decided": {}, "input": {**given, "job": _job().raw}}
+    path.write_text(json.dumps(line))
+    assert simulation(["--replay", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"{path} cannot be replayed: it has weather, which this version does not know; replay it "
+        "with the version that wrote it\n"
+    )
+    line["input"] = {**given, "job": _job().raw, "kind": "SweepJob"}
+    path.write_text(json.dumps(line))
+    assert simulation(["--replay", str(path)]) == 2
+    assert "it has a SweepJob, which is no kind here" in capsys.readouterr().err
 
 
 def test_what_a_patch_says_of_secrets_is_left_out() -> None:
