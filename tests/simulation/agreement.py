@@ -58,6 +58,8 @@ def _of_conditions(told: Told) -> Iterator[str]:
         yield f"Failed is {held.get('Failed')}, and the phase {told.phase}"
     if ("Paused" in is_true) != (told.phase == "Paused"):
         yield f"Paused is {held.get('Paused')}, and the phase {told.phase}"
+    if "Hung" in is_true and told.phase == "Paused":
+        yield "Hung is True, and it is paused"
     yield from _of_failures(told, is_true, held)
     yield from _of_success(told)
     if told.phase in ENDS:
@@ -139,11 +141,22 @@ def _of_attempts(told: Told) -> Iterator[str]:
     before = {repr(attempt) for attempt in told.before.get("attempts") or ()}
     for attempt in told.after.get("attempts") or ():
         pod, code = attempt.get("replica"), attempt.get("exitCode")
+        if repr(attempt) not in before:
+            yield from _of_ruling(told, attempt)
         if repr(attempt) in before or pod is None or code is None:
             continue
         inits = [c.name for c in told.pods[pod].containers if c.is_init] if pod in told.pods else []
         if not any(told.ended_with(pod, code, init) for init in ("", *inits)):
             yield f"attempt {attempt}: seen {told.pods.get(pod)}, told {told.known.get(pod)}"
+
+
+def _of_ruling(told: Told, attempt: Obj) -> Iterator[str]:
+    """What the message of an attempt says of a restart follows, or does not."""
+    text, goes_on = str(attempt.get("message") or ""), told.phase not in ENDS
+    if text.endswith("restarts after this failure") and not goes_on:
+        yield f"{text!r}, and the job has ended"
+    if text.endswith("its restarts are used up") and goes_on:
+        yield f"{text!r}, and the job goes on"
 
 
 def _of_times(told: Told) -> Iterator[str]:

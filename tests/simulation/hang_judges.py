@@ -103,11 +103,6 @@ def _goes_on(told: Told, _: re.Match[str]) -> Iterator[str]:
     yield from _if(was.get("Hung", "-") == "-", "nothing was said of them")
 
 
-@says("Hung=False", "-", r"No replica runs\.")
-def _nothing_runs(told: Told, _: re.Match[str]) -> Iterator[str]:
-    yield from _if(bool(told.counts["running"]) and told.phase == "Running", f"{dict(told.counts)}")
-
-
 @says(WHILE_FAILED, "Hung", rf"{NAMED} has failed: it hangs; (?P<text>.+)", once=True)
 @says("event Failed", "Warning", rf"{NAMED} has failed: it hangs; (?P<text>.+)")
 def _ended(told: Told, found: re.Match[str]) -> Iterator[str]:

@@ -27,7 +27,6 @@ FINISHED = "The job has finished successfully."
 ALL_FINISHED = "The job has finished successfully"
 """Of ReplicaFailure, in the words that one kind's document has for it."""
 PAUSED = "The job is paused: its pods are deleted."
-NOTHING_RUNS = "No replica runs."
 RESUMED = "The job has been resumed."
 ADMITTED = "Kueue has admitted the job again: its replicas start anew, at no cost."
 SPEC_DRIFT = (

@@ -139,10 +139,7 @@ class StatusBuilder:
     def _set_nothing_runs(self) -> None:
         """What was told of replicas that ran."""
         self.set_not_launched(None)
-        if self.conditions.get(ConditionType.HUNG).get("reason", ConditionReason.NONE) != (
-            ConditionReason.NONE
-        ):
-            self.conditions.set(ConditionType.HUNG, False, ConditionReason.NONE, texts.NOTHING_RUNS)
+        self.conditions.drop(ConditionType.HUNG)
 
     def set_resumed(self) -> None:
         """The pause is over."""
