@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 from trainyard.api.clusters import target_at
 from trainyard.api.job_following import Run, StandIns
 from trainyard.api.run_output import PlainScreen, summary, viewer_summary
+from trainyard.composition import late_imports
 from trainyard.composition.cluster_log import log_to
 from trainyard.composition.garbage_collection import collect_garbage_again
 from trainyard.machine.state_folder import Paths, StateError, find_cluster, state_folder
@@ -209,6 +210,7 @@ class _RunSession:
     async def _follow(self, run: Run, interrupts: _Interrupts) -> bool:
         """Follow until all jobs are over; return whether the user interrupted them."""
         following = asyncio.create_task(run.follow())
+        importing = asyncio.create_task(late_imports.import_each(*late_imports.OF_REPORT))
         try:
             if await interrupts.race(following):
                 following.result()
@@ -219,8 +221,9 @@ class _RunSession:
                 await run.kill()
             return True
         finally:
+            importing.cancel()
             following.cancel()
-            await asyncio.wait({following})
+            await asyncio.wait({following, importing})
 
     def _explain_modes(self, jobs: Sequence[Job]) -> None:
         for job in jobs:

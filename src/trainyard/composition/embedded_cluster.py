@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from trainyard.composition import late_imports
 from trainyard.composition.cluster_log import log_to
 from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.composition.garbage_collection import collect_garbage_again
@@ -89,6 +90,7 @@ async def cluster_with_controller(
         ready = asyncio.Event()
         run = partial(_run_controller, cluster, listener, ready, separate=separate_controller)
         task = group.create_task(cluster.supervisor.keep_running("controller", run))
+        late = group.create_task(_import_late(cluster, ready))
         try:
             if wait_for_controller:
                 async with asyncio.timeout(_READY_SECONDS):
@@ -96,6 +98,7 @@ async def cluster_with_controller(
             yield cluster
         finally:
             task.cancel()
+            late.cancel()
             if listener is not None:
                 listener.close()
 
@@ -122,6 +125,11 @@ async def _run_controller(
     else:
         transport = UnixTransport(cluster.socket)
         await run_controller(transport, listener, is_plain=is_plain, ready=ready)
+
+
+async def _import_late(cluster: Cluster, ready: asyncio.Event) -> None:
+    await ready.wait()
+    await cluster.supervisor.keep_running("late imports", late_imports.import_all)
 
 
 def _is_plain(cluster: Cluster) -> bool:

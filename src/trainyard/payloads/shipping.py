@@ -46,7 +46,7 @@ _PACKAGE_PATH = re.compile(
 )
 
 
-@functools.lru_cache(maxsize=64)
+@functools.cache
 def source(module: str) -> str:
     """The text of a module of this package, such as `observer.stack_collector`."""
     path = Path(__file__).parent / (module.replace(".", "/") + ".py")
