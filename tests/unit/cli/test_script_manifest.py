@@ -18,6 +18,8 @@ from click.testing import CliRunner
 
 from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.cli.main import cli
+from trainyard.kinds.shared.script import HIDING_RANKS
+from trainyard.payloads.observer.rank_state import OWN_RANK
 from trainyard.schema.errors import TrainyardError
 
 
@@ -100,14 +102,27 @@ def test_what_follows_the_script_is_the_scripts(
 @pytest.mark.parametrize(
     ("arguments", "kind", "told"),
     [
-        (("train.py",), "PyTorchTrainingJob", "launcher torchrun, because it imports torch"),
-        (("uses.py",), "PyTorchTrainingJob", "launcher torchrun, because it imports torch"),
-        (("-m", "pack.train"), "PyTorchTrainingJob", "launcher torchrun, because it imports torch"),
         (
-            ("plain.py",),
+            ("--replicas", "2", "train.py"),
+            "PyTorchTrainingJob",
+            "launcher torchrun, because it imports torch",
+        ),
+        (
+            ("--elastic", "1:2", "uses.py"),
+            "PyTorchTrainingJob",
+            "launcher torchrun, because it imports torch",
+        ),
+        (
+            ("--gpus", "2", "-m", "pack.train"),
+            "PyTorchTrainingJob",
+            "launcher torchrun, because it imports torch",
+        ),
+        (
+            ("--replicas", "2", "plain.py"),
             "PyTorchTrainingJob",
             "launcher plain, because it imports nothing of torch",
         ),
+        (("train.py",), "PyTorchTrainingJob", "launcher plain, because it is one process"),
         (("app.pyz",), "PyTorchTrainingJob", "launcher torchrun, because it is an archive"),
         (("run.sh",), "GenericJob", "launcher none, because it is no Python script"),
         (("--launcher", "deepspeed", "plain.py"), "DeepSpeedJob", "launcher deepspeed;"),
@@ -119,6 +134,33 @@ def test_the_launcher_is_guessed_and_said(arguments: list[str], kind: str, told:
     job, said = made(*arguments)
     assert job["kind"] == kind
     assert told in said
+
+
+_ONE_PROCESS = {
+    "import torch": "plain",
+    "import transformers": "plain",
+    "import os; ddp = int(os.environ.get('RANK', -1)) != -1; import torch.distributed": "plain",
+    "import os; os.getenv('LOCAL_RANK'); dist.init_process_group(); import torch": "plain",
+    "import torch\nfrom os import environ as e\nif 'RANK' in os.environ: f(e['RANK'])": "plain",
+    "import os, torch; rank = int(os.environ['RANK'])": "torchrun",
+    "import os, torch; os.environ.get('RANK', 0); dist.init_process_group()": "torchrun",
+    "import os, torch; os.environ['HOME']; {}.get('RANK'); open('RANK').get('RANK')": "plain",
+}
+
+
+@pytest.mark.parametrize(("text", "launcher"), _ONE_PROCESS.items())
+def test_one_process_gets_a_launcher_and_a_rank_only_if_it_wants_them(
+    folder: Path, text: str, launcher: str
+) -> None:
+    (folder / "one.py").write_text(text)
+    job, told = made("one.py")
+    assert f"one: launcher {launcher}, because" in told
+    hidden = container(job).get("command", [])[: len(HIDING_RANKS)] == HIDING_RANKS
+    assert hidden == (launcher == "plain")
+    assert f"{OWN_RANK}=0" in HIDING_RANKS
+    for options in (("--launcher", "plain"), ("--launcher", "torchrun"), ("--replicas", "2")):
+        job, _ = made(*options, "one.py")
+        assert container(job).get("command", [])[:1] != ["env"]
 
 
 def test_a_number_is_no_namespace() -> None:
@@ -298,7 +340,7 @@ def test_what_is_there_is_never_overwritten(folder: Path) -> None:
 
 
 def test_without_a_script_the_likely_one_is_proposed(folder: Path) -> None:
-    assert container(made()[0])["args"] == ["train.py"]
+    assert container(made()[0])["command"][-1] == "train.py"
     (folder / "train.py").unlink()
     assert "there are several scripts here: name one of " in refused()
     for path in folder.glob("*.py"):
@@ -315,7 +357,7 @@ def test_a_link_to_a_script_is_followed_as_python_follows_it(folder: Path) -> No
     """To its own modules, which lie where the script is."""
     (folder / "bin").mkdir()
     (folder / "bin" / "linked.py").symlink_to("../uses.py")
-    job, said = made("bin/linked.py")
+    job, said = made("--replicas", "2", "bin/linked.py")
     assert job["kind"] == "PyTorchTrainingJob"
     assert "launcher torchrun, because it imports torch" in said
     assert "imports own from its folder" in refused(

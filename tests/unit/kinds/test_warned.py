@@ -327,6 +327,15 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.replicaSpecs[0].template.spec.containers[0].env[1]",
         "gives all 4 replicas the same RANK",
     ),
+    "ranks that are hidden": (
+        m.changed(
+            m.pytorch(),
+            "spec.replicaSpecs.0.template.spec.containers.0.command",
+            ["env", "-u", "RANK", "-u", "WORLD_SIZE", "TRAINYARD_RANK=0", "python", "a.py"],
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].command",
+        "hides their ranks from 4 replicas",
+    ),
     "another world size": (
         m.changed(
             m.pytorch(),

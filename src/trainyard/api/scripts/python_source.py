@@ -35,6 +35,8 @@ _DISTRIBUTED_WORDS = re.compile(
     rb"distributed|rank|world_?size|\bddp|fsdp|\bmpi|horovod", re.IGNORECASE
 )
 """Words in scripts whose processes share the work."""
+_JOINING = ("init_process_group", "init_device_mesh")
+_RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 
 USE_CPU = "ACCELERATE_USE_CPU"
 """Without it, on a machine without GPUs, accelerate does not use the group that it makes (1.15)."""
@@ -59,6 +61,10 @@ class Source:
     """Whether a word in it may be about ranks."""
     may_use_cpus: bool = True
     """Whether an option in it may select CPUs."""
+    reads_ranks: bool = False
+    """Whether it joins a process group, or reads its rank from the environment."""
+    can_do_without_ranks: bool = False
+    """Whether it asks if the environment has its rank, as scripts do that also run alone."""
 
     @property
     def launcher(self) -> tuple[str, str]:
@@ -81,15 +87,58 @@ def read(text: str | bytes, file: str) -> Source:
             f"{file}{line}: SyntaxError: {what}" + (f"\n    {shown}" if shown else "")
         ) from None
     top = tuple(dict.fromkeys(_imported(tree.body)))
-    walked = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    nodes = list(ast.walk(tree))
+    walked = [node for node in nodes if isinstance(node, ast.stmt)]
     data = text if isinstance(text, bytes) else text.encode()
     return Source(
         top,
         frozenset(_imported(walked)),
-        changes_path=any(map(_changes_path, ast.walk(tree))),
+        changes_path=any(map(_changes_path, nodes)),
         may_be_distributed=_DISTRIBUTED_WORDS.search(data) is not None,
         may_use_cpus=_CPU_OPTIONS.search(data) is not None,
+        reads_ranks=any(map(_reads_ranks, nodes)),
+        can_do_without_ranks=any(map(_asks_for_ranks, nodes)),
     )
+
+
+def needs_ranks(sources: Sequence[Source]) -> bool:
+    """Whether a script cannot run as one process that no launcher has started."""
+    return any(s.reads_ranks for s in sources) and not any(s.can_do_without_ranks for s in sources)
+
+
+def _reads_ranks(node: ast.AST) -> bool:
+    """Whether it is ``init_process_group(…)`` or ``os.environ["RANK"]``."""
+    if isinstance(node, ast.Call):
+        return _last_name(node.func) in _JOINING
+    return (
+        isinstance(node, ast.Subscript)
+        and _last_name(node.value) == "environ"
+        and _is_rank(node.slice)
+    )
+
+
+def _asks_for_ranks(node: ast.AST) -> bool:
+    """Whether it is ``"RANK" in os.environ``, ``os.getenv("RANK")``, or ``os.environ.get("RANK",
+    -1)``; 0 or 1 in the place of -1 is no question."""
+    if isinstance(node, ast.Compare):
+        return _is_rank(node.left) and any(_last_name(n) == "environ" for n in node.comparators)
+    if not (isinstance(node, ast.Call) and node.args and _is_rank(node.args[0])):
+        return False
+    name = _last_name(node.func)
+    if name == "get" and isinstance(node.func, ast.Attribute):
+        name += " " + _last_name(node.func.value)
+    if name not in ("getenv", "get environ"):
+        return False
+    default = ast.unparse(node.args[1]).strip("'\"") if len(node.args) > 1 else "None"
+    return default in ("None", "", "-1")
+
+
+def _last_name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _is_rank(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value in _RANK_VARIABLES
 
 
 def is_single_process(sources: Sequence[Source], own: Set[str]) -> bool:

@@ -61,6 +61,8 @@ class Draft:
                 "name the image that the replicas run on the cluster: --image IMAGE"
             )
         self.source = self._read()
+        self.hides_ranks = False
+        """Whether it is to see no rank, as when it is started by hand."""
         self.launcher, self.why = self._launcher()
         self.image = self._image()
         self.ground: Ground | None = None
@@ -101,6 +103,16 @@ class Draft:
         if not self.found.file or self.found.is_archive:
             why = "it is an archive" if self.found.file else "its source is not here"
             return python_source.DISTRIBUTED, why
+        launcher, why = self._launcher_by_imports()
+        by_ranks = (python_source.DISTRIBUTED, python_source.PLAIN)
+        if launcher not in by_ranks or not self._is_one_process():
+            return launcher, why
+        if python_source.needs_ranks(list(self._sources())):
+            return python_source.DISTRIBUTED, "it wants a rank"
+        self.hides_ranks = True
+        return python_source.PLAIN, "it is one process"
+
+    def _launcher_by_imports(self) -> tuple[str, str]:
         for source in self._sources():
             launcher, module = source.launcher
             if module:
@@ -108,6 +120,13 @@ class Draft:
         if (self.script.processes or 1) > 1 or self.script.elastic:
             return python_source.DISTRIBUTED, "that takes several processes, or elastic replicas"
         return python_source.PLAIN, "it imports nothing of torch"
+
+    def _is_one_process(self) -> bool:
+        shape = self.script
+        if shape.elastic or (shape.replicas or 1) > 1:
+            return False
+        gpus = self._gpus(1) if shape.gpus is None else shape.gpus
+        return (shape.processes or max(gpus, 1)) == 1
 
     def _sources(self) -> Iterator[Source]:
         """The script, then the modules of its own that it imports."""
@@ -199,6 +218,7 @@ class Draft:
             env=self._env(replicas * processes, gpus),
             mounts=self._mounts(),
             restarts=shape.restarts,
+            hides_ranks=self.hides_ranks,
             elastic=sizes,
             queue=shape.queue,
             timeout_seconds=shape.timeout,

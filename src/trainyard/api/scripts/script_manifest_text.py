@@ -11,6 +11,7 @@ import yaml
 
 from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.script import HIDING_RANKS
 
 _COMMENTS = {
     "torchrunConfig": "torchrun starts the script in args, in every replica",
@@ -29,6 +30,7 @@ _COMMENTS = {
     labels.WORKING_DIR: "where the script runs on one machine",
 }
 """Comments by field; the first field of such a name in a job gets one."""
+_HIDDEN = "command: [" + ", ".join(HIDING_RANKS)
 _FIELD = re.compile(r"(?P<before>\s*(?:- )*)(?P<name>[\w./-]+):(?= |\Z)")
 
 
@@ -79,5 +81,7 @@ def _commented(document: str) -> str:
     for line in document.splitlines():
         match = _FIELD.match(line)
         comment = left.pop(match["name"], "") if match else ""
+        if _HIDDEN in line:
+            comment = "one process, without a rank; for more replicas begin with the program"
         lines.append(f"{line}  # {comment}" if comment else line)
     return "\n".join(lines) + "\n"

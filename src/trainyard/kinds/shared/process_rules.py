@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.script import HIDING_RANKS
 from trainyard.schema.problems import Path, Problem, warning
 
 
@@ -25,7 +26,12 @@ def check_processes(
 def check_ranks(
     container: Mapping[str, Any], replicas: int, total: int, path: Path
 ) -> Iterator[Problem]:
-    """Warnings about variables that give replicas a wrong rank or world size."""
+    """Warnings about what gives replicas a wrong rank or world size, or hides these from them."""
+    if replicas > 1 and list(container.get("command") or ())[: len(HIDING_RANKS)] == HIDING_RANKS:
+        message = (
+            f"hides their ranks from {replicas} replicas: leave out '{' '.join(HIDING_RANKS)}'"
+        )
+        yield warning((*path, "command"), message)
     for index, variable in enumerate(container.get("env") or ()):
         name, value = variable.get("name"), variable.get("value")
         here = (*path, "env", index)

@@ -15,6 +15,8 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 GPU = "nvidia.com/gpu"
+HIDING_RANKS = ["env", "-u", "RANK", "-u", "WORLD_SIZE", "TRAINYARD_RANK=0"]
+"""Before a command: it runs as one that nobody gave a rank, which our own programs find."""
 
 
 class ScriptError(TrainyardError):
@@ -57,6 +59,8 @@ class Script:
     env: dict[str, str] = field(default_factory=dict)
     mounts: Sequence[Mount] = ()
     restarts: int = 0
+    hides_ranks: bool = False
+    """Whether it is to find no rank in its environment."""
     elastic: Sizes | None = None
     queue: str = ""
     timeout_seconds: int | None = None
@@ -70,7 +74,8 @@ class Script:
     @property
     def command(self) -> list[str]:
         """The command of a container that runs it by itself."""
-        return [self.interpreter, *self.words] if self.interpreter else self.words
+        hiding = HIDING_RANKS if self.hides_ranks else []
+        return [*hiding, *([self.interpreter] if self.interpreter else []), *self.words]
 
     @property
     def restart_policy(self) -> str:

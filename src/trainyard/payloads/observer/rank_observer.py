@@ -104,7 +104,8 @@ class Observer:
         if self.rank >= 0:
             return self.rank == 0
         started = getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None)
-        return os.environ.get("RANK") == "0" and started is None
+        rank = os.environ.get("RANK", os.environ.get(rank_state.OWN_RANK))
+        return rank == "0" and started is None
 
     def observe_once(self, at: float) -> None:
         """Look, and report; torch's module is there by now, the process group may never be."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+OWN_RANK = "TRAINYARD_RANK"
+"""The rank of a process that is to see none: a job's only one."""
 COLLECTING, WAITING, MEETING = "Collecting", "Waiting", "Meeting"
 BUSY, LOOPING, IDLE, NEW = "Busy", "Looping", "Idle", "New"
 """Kinds of activity, in this order: collectives begin or end; it waits for a collective; it waits
