@@ -242,6 +242,19 @@ async def test_the_last_lines_become_the_termination_message(node: Cluster) -> N
     assert ended["message"] == "written\n"
 
 
+async def test_of_a_long_termination_message_the_end_is_kept(node: Cluster) -> None:
+    """As by the kubelet: 4 KiB from the end of the file; of these, as much from the beginning as a
+    container of so many may have, 12 KiB a pod."""
+    write = ["sh", "-c", "(echo begins; yes x | head -3000; echo ends) > /dev/termination-log"]
+    pod = await node.run("a", write)
+    message = pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
+    assert (len(message), message[-5:]) == (4096, "ends\n")
+    init = [{"name": f"i{number}", "command": ["true"]} for number in range(5)]
+    pod = await node.run("b", write, initContainers=init)
+    message = pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
+    assert (len(message), "ends" in message) == (2048, False)
+
+
 async def test_init_containers_and_a_sidecar(node: Cluster, tmp_path: Path) -> None:
     log = tmp_path / "work" / "order"
     init = [

@@ -85,8 +85,9 @@ def delete_old_folders(folder: str, present: Collection[str], keep: int = KEPT_P
         tree_removal.remove(entry.path)
 
 
-_MESSAGE_LENGTH = 4096
-"""Longest termination message, in characters."""
+_MESSAGE_BYTES, _POD_MESSAGE_BYTES = 4096, 12288
+"""Of one container's termination message, and of all of a pod, of which each container has the same
+part (kubelet, `MaxContainerTerminationMessageLength` and `MaxPodTerminationMessageLogLength`)."""
 
 
 class PodResources:
@@ -108,17 +109,26 @@ class PodResources:
         return os.path.join(self.folder, path_component(run.name), f"{run.attempt}.log")
 
     def termination_message(self, container: str) -> str:
-        """The beginning of what the container wrote to its terminationMessagePath."""
+        """The end of what the container wrote to its terminationMessagePath, as the kubelet reads
+        it (`getTerminationMessage`)."""
         path = start_request.termination_message_path(self.folder, container)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link, no pipe
         with contextlib.suppress(OSError):
             fd = os.open(path, flags)
             try:
-                text = os.read(fd, 4 * _MESSAGE_LENGTH).decode(errors="replace")
-                return text[:_MESSAGE_LENGTH]
+                begin = max(os.fstat(fd).st_size - _MESSAGE_BYTES, 0)
+                return os.pread(fd, _MESSAGE_BYTES, begin).decode(errors="replace")
             finally:
                 os.close(fd)
         return ""
+
+    def cut_message(self, message: str) -> str:
+        """The beginning of a termination message that a pod of so many containers may have
+        (kubelet, `normalizeStatus`)."""
+        spec = self.pod["spec"]
+        groups = ("containers", "initContainers", "ephemeralContainers")
+        most = _POD_MESSAGE_BYTES // sum(len(spec.get(group) or ()) for group in groups)
+        return message.encode()[:most].decode(errors="ignore")
 
     async def set_up_network(self) -> None:
         """Give the pod its network, address and name."""

@@ -172,10 +172,11 @@ class PodWorker:
         if run.exit_code and cgroups.had_oom_kill(run.cgroups):
             reason = "OOMKilled"
         if text := self.resources.termination_message(run.name):
-            return reason, text
+            return reason, self.resources.cut_message(text)
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.exit_code and policy == "FallbackToLogsOnError":
-            return reason, log_reader.last_lines(self.resources.log_path(run))
+            text = log_reader.last_lines(self.resources.log_path(run))
+            return reason, self.resources.cut_message(text)
         return reason, start_request.layer_full_message(run.spec) if event.full else ""
 
     def _on_probe(self, run: ContainerRun, outcome: str, message: str) -> None:
