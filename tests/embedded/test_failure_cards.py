@@ -23,8 +23,8 @@ TERMINALS = ((120, 40), (60, 24)) if IS_ALL else ((60, 24),)
 SELECTION = {
     "plain": ("chained", "memory", "crash", "words"),
     "torchrun": ("peer", "silent", "abort"),
-    "deepspeed": ("module",),
-    "colossalai": ("exception",),
+    "deepspeed": ("module", "words", "crash", "silent"),
+    "colossalai": ("exception", "words", "crash"),
 }
 """Always played; all of them where there is time."""
 AT_ONCE = 8

@@ -16,6 +16,8 @@ from trainyard.schema.times import parse
 
 _STOPPED = ("Running", "Unknown", "Deleted")
 """Phases of replicas that a failure of another one has stopped, or will."""
+_EXIT_WITH_WORDS = 1
+"""Of `sys.exit("words")`, which Python writes last; another code is told of before, or never."""
 _NO_REPLICA = (
     ConditionReason.INVALID_SPEC,
     ConditionReason.DEADLINE_EXCEEDED,
@@ -113,7 +115,7 @@ def _reason(death: ReplicaFailure) -> tuple[str, str]:
         if not reading.is_guess:
             return reading.what, ""
         if death.said:
-            return _last_sentence(death.said), "so its log ends; nothing else tells why it ended"
+            return _last_sentence(death.said), _meaning_of_last_words(death)
         return f"it ended with {death.ending}, and wrote nothing of why", ""
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:
@@ -122,6 +124,13 @@ def _reason(death: ReplicaFailure) -> tuple[str, str]:
     if not cause and raised.worker:
         cause = f"it was raised in {raised.worker}"
     return raised.text, cause
+
+
+def _meaning_of_last_words(death: ReplicaFailure) -> str:
+    """What the last line of a log is, where no exception and no signal ended the program."""
+    if death.code == _EXIT_WITH_WORDS:
+        return f"with these words its program ended ({death.ending})"
+    return f"these are its last words; none of them says why it ended with {death.ending}"
 
 
 def _last_sentence(said: tuple[str, ...]) -> str:

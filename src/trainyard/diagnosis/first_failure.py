@@ -137,9 +137,12 @@ def _failed_replica(
     tail = situation.tail_of(pod) or Tail()
     said = [line for line in words.split("\n") if line.strip()]
     if said and said[-1].rstrip("\r").rpartition("\r")[2] not in tail.lines:
-        tail = tail._replace(lines=[*tail.lines, *said])  # such as why nothing was started
+        tail = _with_message(tail, said, ended)  # such as why nothing was started
     blamed = find_blamed_rank(tail.lines)
-    raised = find_final_exception(find_exceptions(tail.lines), tail)
+    found = find_exceptions(tail.lines)
+    if code is not None and _is_signal(code):
+        found = [each for each in found if each.is_native]
+    raised = find_final_exception(found, tail)
     if blamed is not None and raised is not None and not _can_explain(raised, blamed.code):
         raised = None
     if raised is not None and code is not None and not _can_explain(raised, code):
@@ -149,12 +152,24 @@ def _failed_replica(
     return FailedReplica(pod, code, reason, tail, raised, blamed, grade, at or ended)
 
 
+def _with_message(tail: Tail, said: list[str], ended: datetime) -> Tail:
+    """The log, and below it the lines of a container's message, which come with its end."""
+    at = "" if ended == _NEVER else ended.isoformat()
+    before = [tail.time_of(index) for index in range(len(tail.lines))]
+    return tail._replace(lines=[*tail.lines, *said], times=[*before, *(at for _ in said)])
+
+
+def _is_signal(code: int) -> bool:
+    """Whether a process that ended so was ended by a signal, for which it raised nothing."""
+    return code not in _ANY_END and (code < 0 or code > _SIGNAL_BASE)
+
+
 def _can_explain(raised: RaisedException, code: int) -> bool:
     """Whether a process that ended so can have ended by this: what a signal ended raised nothing,
     and what chose its exit code was not ended by the loss of a peer."""
     if code in _ANY_END:
         return True
-    if code < 0 or code > _SIGNAL_BASE:
+    if _is_signal(code):
         return raised.is_native and not is_secondary(raised)
     return code == 1 or not (is_secondary(raised) or reports_child_failure(raised))
 

@@ -66,6 +66,8 @@ _UNINFORMATIVE = re.compile(r"trainyard: \S+ was lost: |^frame #\d+: ", re.MULTI
 """`launch_runner` says so of a replica; and a stack of C++ below words that were cut off."""
 _CUT = 2000
 """Characters of a message that begins within a line; the kubelet keeps 2048 bytes of a log."""
+_ABORTED = "Aborted"
+"""faulthandler's name of SIGABRT."""
 _PROGRAM_ERROR = re.compile(
     r"(?:^|\.)(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError|NameError"
     r"|UnboundLocalError|AttributeError)$"
@@ -131,12 +133,18 @@ def _is_transient(raised: RaisedException) -> bool:
         name = each.type.rpartition(".")[2]
         if not _REFUSED_PERMANENTLY.search(each.text) and (
             comes_from_server(each)
+            or _is_unexplained_abort(each)
             or _TRANSIENT_TYPE.search(name)
             or _TRANSIENT_WORDS.search(each.message)
         ):
             return True
         each = each.root
     return False
+
+
+def _is_unexplained_abort(raised: RaisedException) -> bool:
+    """Where C++ aborts, its words say why, such as NCCL's; they may be in the log alone."""
+    return raised.is_native and raised.text == _ABORTED
 
 
 def _from_exception(raised: RaisedException) -> Cause:

@@ -36,7 +36,7 @@ OBSERVER = (
     "in_place.in_place_standby",
     "report_client",
 )
-_INLINED = ("rank_output",)
+_INLINED = ("rank_output", "crash_stack")
 """Modules that have no file in a pod: a job's ConfigMap may be older than they are."""
 _IMPORT = re.compile(r"^( *)from trainyard\.payloads(?:\.([\w.]+))? import (.*)$", re.MULTILINE)
 _OWN_FOLDER = '__import__("sys").path.insert(0, __file__.rpartition("/")[0])\n'
@@ -68,7 +68,7 @@ def torchrun_program(*, elastic: bool) -> str:
 
     It is in the command of every pod of a PyTorchTrainingJob, so it has no docstrings or comments.
     """
-    parts = ["torchrun.torchrun_program", "rank_output", "torchrun.torchrun_ranks"]
+    parts = ["torchrun.torchrun_program", "rank_output", "crash_stack", "torchrun.torchrun_ranks"]
     patches = "*RANK_PATCHES"
     if elastic:
         parts.append("torchrun.torchrun_elastic")

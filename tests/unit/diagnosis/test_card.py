@@ -134,6 +134,39 @@ def test_cause_and_remedy_go_with_the_exception(failure: str, cause: str, remedy
     assert remedy in card.remedy
 
 
+STACK = """\
+Fatal Python error: Segmentation fault
+
+Current thread 0x00007f11 (most recent call first):
+  File "/work/train.py", line 30 in main"""
+
+
+def test_a_crash_counts_and_not_an_exception_that_was_survived() -> None:
+    """The stack is in the container's message, below all that the log has."""
+    lines = ["Traceback (most recent call last):", '  File "/work/train.py", line 3, in save']
+    log = Tail([*lines, "OSError: no room", "step 7"], [ago(12)] * 4)
+    known = failed("worker-0", {"worker-0": 139}, {"worker-0": log})
+    (only,) = known.pods
+    only.obj["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = STACK
+    card = failure_card_of(known)
+    assert card is not None
+    assert (card.reason, card.place) == ("Segmentation fault", "train.py:30 in main")
+
+
+@pytest.mark.parametrize(
+    ("code", "cause"),
+    [
+        (1, "with these words its program ended (exit code 1)"),
+        (3, "these are its last words; none of them says why it ended with exit code 3"),
+    ],
+)
+def test_words_with_which_a_program_ended_are_the_cause(code: int, cause: str) -> None:
+    log = Tail(["no checkpoint in /ckpt: give --resume"], [ago(11)])
+    card = failure_card_of(failed("worker-0", {"worker-0": code}, {"worker-0": log}))
+    assert card is not None
+    assert (card.reason, card.cause) == ("no checkpoint in /ckpt: give --resume", cause)
+
+
 def test_processes_that_fail_alike_are_counted() -> None:
     log = tail("module.plain.worker-0")
     known = failed("worker-0", dict.fromkeys(("worker-0", "worker-1", "worker-2"), 1), {})

@@ -44,6 +44,17 @@ def test_a_kill_for_want_of_memory_lasts_and_another_does_not() -> None:
     assert permanent_cause(137, "Error", "") is None
 
 
+STACK = 'Current thread 0x1 (most recent call first):\n  File "/work/train.py", line 3 in main'
+
+
+def test_a_crash_lasts_but_not_an_abort_of_which_only_the_log_says_why() -> None:
+    """NCCL aborts when a peer is lost: its words are not in a termination message with a stack."""
+    crash = permanent_cause(139, "Error", f"Fatal Python error: Segmentation fault\n\n{STACK}")
+    assert crash is not None
+    assert crash.text == "Segmentation fault (train.py:3 in main)"
+    assert permanent_cause(134, "Error", f"Fatal Python error: Aborted\n\n{STACK}") is None
+
+
 @pytest.mark.parametrize("reason", ["Evicted", "LaunchTimeout", "ContainerStatusUnknown"])
 def test_what_somebody_ended_does_not_last(reason: str) -> None:
     assert permanent_cause(3, reason, "ValueError: x") is None

@@ -15,7 +15,7 @@ import pytest
 
 from tests.observer_folder import lay_out
 from trainyard.evidence.tracebacks import find_exceptions
-from trainyard.payloads import shipping
+from trainyard.payloads import crash_stack, shipping
 
 SECONDS = 120
 MANY = os.environ.get("TRAINYARD_SOAK") == "1"
@@ -129,6 +129,39 @@ def test_what_did_not_crash_writes_no_message(python: str, site: Path, *, made: 
     done = run(python, site, "-c", "raise SystemExit(3)", more=f"message={message},")
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
     assert message.read_text() == "" if made else not message.exists()
+
+
+MANY_MODULES = """
+import os, sys, threading, torch.distributed.distributed_c10d
+import _ctypes
+for number in range(200):
+    sys.modules[f"a_package_of_extension_modules.number_{number}"] = _ctypes
+import faulthandler
+enabled, told = faulthandler.enable, threading.Event()
+faulthandler.enable = lambda *args, **kwargs: (enabled(*args, **kwargs), told.set())
+told.wait(20 if "kept" not in os.environ["TRAINYARD_OBSERVE"] else 3)
+os.abort()
+"""
+
+
+@pytest.mark.parametrize("kept", ["", "kept=1,"])
+def test_a_crash_below_which_python_lists_too_many_modules_goes_to_the_log(
+    site: Path, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a program of ours outlives the rank, and shortens it."""
+    (message := site / "message").touch()
+    done = run(sys.executable, site, "-c", MANY_MODULES, more=f"message={message},{kept}")
+    logged, left = "Aborted" in done.stderr, "Aborted" in message.read_text()
+    assert (logged, left) == (not kept, bool(kept)), done.stderr
+    if kept:
+        monkeypatch.setenv("TRAINYARD_OBSERVE", f"message={message}")
+        assert len(message.read_text()) > 4096
+        stack = crash_stack.read_crash()
+        assert stack.endswith("in <module>\n")
+        crash_stack.write_crash(stack)
+        assert message.read_text() == stack
+        crash_stack.write_crash("")
+        assert message.read_text() == ""
 
 
 def test_a_fault_handler_of_the_users_own_goes_before(python: str, site: Path) -> None:

@@ -22,7 +22,11 @@ from trainyard.payloads.torchrun.torchrun_elastic import (
     MISSES_MEMBERS,
 )
 from trainyard.payloads.torchrun.torchrun_program import WAITS_AT_END
-from trainyard.payloads.torchrun.torchrun_ranks import ASKS_RANKS_ALONE, TAGS_LINES
+from trainyard.payloads.torchrun.torchrun_ranks import (
+    ASKS_RANKS_ALONE,
+    SHOWS_LAST_CRASH,
+    TAGS_LINES,
+)
 
 TORCH = {
     "__init__.py": "",
@@ -96,6 +100,9 @@ class SubprocessHandler:
 class SubprocessContext:
     def __init__(self, handlers):
         self.subprocess_handlers = handlers
+        self._start()
+    def _start(self):
+        pass
     def _close(self, death_sig, timeout=30):
         for handler in self.subprocess_handlers.values():
             handler.close(death_sig)
@@ -152,6 +159,7 @@ LOST: dict[str, dict[str, str]] = {
     FORGIVES: {"HEALTHY": "FAILED"},
     MEETS_AGAIN: {"met 2": "gave up"},
     ASKS_RANKS_ALONE: {"asked it alone": "closed its group"},
+    SHOWS_LAST_CRASH: {},
     TAGS_LINES: {"[rank3]: begun": "begun"},
 }
 """What torch's own does instead where we do without one behaviour."""
@@ -184,7 +192,8 @@ RENAMED = {
     "local_elastic_agent": [FORGIVES, MEETS_AGAIN],
     "DistStoreError": [],
     "SubprocessHandler": [ASKS_RANKS_ALONE, TAGS_LINES],
-    "SubprocessContext": [ASKS_RANKS_ALONE],
+    "SubprocessContext": [ASKS_RANKS_ALONE, SHOWS_LAST_CRASH],
+    "_start": [SHOWS_LAST_CRASH],
     "proc": [ASKS_RANKS_ALONE],
     "_close": [ASKS_RANKS_ALONE],
     "_stdout": [ASKS_RANKS_ALONE, TAGS_LINES],

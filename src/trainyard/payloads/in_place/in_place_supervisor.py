@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard.payloads import processes
+from trainyard.payloads.crash_stack import read_crash, write_crash
 from trainyard.payloads.in_place.in_place_process import CommandProcess
 from trainyard.payloads.report_client import ReportClient
 
@@ -146,7 +147,7 @@ class InPlaceSupervisor:
         if OBSERVE in environment:
             old, _, rest = environment[OBSERVE].partition(",")
             if old.startswith("attempt="):
-                environment[OBSERVE] = f"attempt={attempt},{rest}"
+                environment[OBSERVE] = f"attempt={attempt},kept=1,{rest}"
         return CommandProcess(self.argv, environment, attempt, preloaded_modules)
 
     def start_due_attempt(self) -> CommandProcess:
@@ -172,6 +173,7 @@ class InPlaceSupervisor:
         """The attempt from its start until its last process has gone; its exit code."""
         self.state, self.kill_at = self.running_state(), 0.0
         killed_before = oom_kills()
+        write_crash("")
         running, since = self.start_due_attempt(), time.monotonic()
         self.child, errors, is_prepared = running.pid, running.errors, False
         self.changed.set()
@@ -187,7 +189,9 @@ class InPlaceSupervisor:
         self.child, self.ended_at = 0, time.monotonic()
         running.close()
         self.kill_leftovers()
-        message = errors.end() if errors else ""
+        crash = read_crash()
+        write_crash(crash)
+        message = (errors.end() if errors else "") + crash
         if oom_kills() > killed_before:  # the pod's own status tells of that
             self.leaving = True
         ended: AttemptReport = {**self.state, "ended": True, "exitCode": code, "message": message}

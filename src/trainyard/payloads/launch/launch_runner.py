@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from trainyard.payloads.crash_stack import write_crash
 from trainyard.payloads.launch.hostfile import address
 from trainyard.payloads.launch.launcher_programs import (
     MissingProgram,
@@ -71,6 +72,8 @@ class RankFailure(NamedTuple):
     text: str
     host: str
     lost: bool = False
+    crash: str = ""
+    """The stack of a crash on its host."""
 
 
 class LaunchRunner:
@@ -133,7 +136,8 @@ class LaunchRunner:
                 who = "the launch" if rank.startswith("s") else f"rank {rank}"
                 text = f"{who} on {event.host} {describe_exit(code)}"
                 at = when if nanoseconds else time.time()
-                self.failures.append(RankFailure(at, code, text, event.host))
+                failure = RankFailure(at, code, text, event.host, crash=event.crash)
+                self.failures.append(failure)
         elif kind == "leaving":
             self.leaving = self.leaving or event.host in self.members
             self.lose_replica(event.host, "it is being deleted")
@@ -289,6 +293,7 @@ class LaunchRunner:
         if self.failures:
             first = min(self.failures, key=lambda failure: (not failure.lost, failure.time))
             log_line(first.text)
+            write_crash(first.crash)
             return first.code
         if launcher_code:
             log_line(f"{self.program.name} ended with exit code {launcher_code}")

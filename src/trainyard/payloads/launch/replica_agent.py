@@ -2,10 +2,10 @@
 
 It prints what the ranks on this replica report, and passes orders on to the supervisor. Lines out:
 ``hello <unix time>``, with ``joins`` where this replica is a newcomer, then the names of the report
-files as they appear. Lines in: ``stop <seconds>`` (end the ranks, by force after that time),
-``reset`` (forget all reports), ``end`` (the launch is over), ``fail <exit code>`` (for this
-replica, with that code). When the connection breaks, the launch is gone and the ranks end: none may
-hold a GPU for nobody.
+files as they appear, that of a rank which failed with the stack of a crash in base64. Lines in:
+``stop <seconds>`` (end the ranks, by force after that time), ``reset`` (forget all reports),
+``end`` (the launch is over), ``fail <exit code>`` (for this replica, with that code). When the
+connection breaks, the launch is gone and the ranks end: none may hold a GPU for nobody.
 
 A launch never meets ranks of the one before: neither ``hello`` nor the answer to ``reset`` is given
 while there are any.
@@ -13,6 +13,7 @@ while there are any.
 
 from __future__ import annotations
 
+import base64
 import os
 import select
 import signal
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard.payloads import processes
+from trainyard.payloads.crash_stack import read_crash, write_crash
 from trainyard.payloads.launch.rank_shutdown import training_processes
 
 if TYPE_CHECKING:  # types are not shipped to pods
@@ -38,7 +40,8 @@ def log_line(message: str) -> None:
 
 
 def remove_reports(reports: Path) -> None:
-    """Remove the reports of a launch that is over."""
+    """Remove the reports of a launch that is over, and what its ranks left of a crash."""
+    write_crash("")
     for path in reports.iterdir():
         path.unlink()
 
@@ -86,7 +89,9 @@ class ReplicaAgent:
         names = sorted(set(os.listdir(self.reports)) - self.told)
         self.told.update(names)
         for name in names:
-            print(name, flush=True)
+            has_failed = name.startswith("end-") and name.split("-")[2] != "0"
+            crash = read_crash() if has_failed else ""
+            print(f"{name} {base64.b64encode(crash.encode()).decode()}".rstrip(), flush=True)
 
     def obey(self, line: str) -> None:
         """Carry out one order of the launch."""

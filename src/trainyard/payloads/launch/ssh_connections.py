@@ -7,6 +7,7 @@ user's image, beside the launch: standard library, Python 3.8.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import queue
@@ -42,6 +43,8 @@ class LaunchEvent(NamedTuple):
     what: str
     host: str = ""
     detail: str = ""
+    crash: str = ""
+    """The stack of a crash, beside the report of a rank that failed."""
 
 
 class ReplicaConnection(threading.Thread):
@@ -139,9 +142,9 @@ class ReplicaConnection(threading.Thread):
                     self.clock_ahead, self.joins = float(clock) - time.time(), mark == "joins"
                     self.events.put(LaunchEvent("ready", self.host))
                 elif ready:
-                    self.events.put(
-                        LaunchEvent("report", self.host, line.strip().partition(" ")[0])
-                    )
+                    name, _, crash = line.strip().partition(" ")
+                    stack = base64.b64decode(crash).decode(errors="replace")
+                    self.events.put(LaunchEvent("report", self.host, name, stack))
                 else:
                     said = line.strip() or said
             patience.cancel()

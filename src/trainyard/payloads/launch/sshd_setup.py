@@ -76,7 +76,7 @@ ALWAYS_KEPT = (OBSERVED, b"PYTHONUNBUFFERED", b"TRAINYARD_ATTEMPT")
 SESSION = """\
 run={run}
 if [ "$SSH_ORIGINAL_COMMAND" = trainyard-minder ]; then
-    exec {python} -IS {minder} "$run" {pid}
+    exec env {observed} {python} -IS {minder} "$run" {pid}
 fi
 set -- TRAINYARD_RUN="$run" {variables}
 case "$SSH_ORIGINAL_COMMAND" in
@@ -197,6 +197,8 @@ def training_environment(pairs: list[bytes], run: Path, grace_seconds: float) ->
     with its ranks as the pod (decision 99), and the observer goes before all (decision 223)."""
     given = dict(pair.split(b"=", 1) for pair in pairs)
     python_path = given.get(b"PYTHONPATH", b"")
+    if OBSERVED in given:  # the replica's agent reads what a crash leaves
+        given[OBSERVED] = b"kept=1," + given[OBSERVED]
     if OBSERVED in given and OBSERVER not in python_path.split(b":"):
         given[b"PYTHONPATH"] = OBSERVER + b":" + python_path if python_path else OBSERVER
     path = os.fsencode(run / "bin") + b":" + given.get(b"PATH", os.fsencode(os.defpath))
@@ -210,12 +212,14 @@ def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes
     # (decision 17).
     for name in ("reports", "asked"):
         (run / name).mkdir(mode=0o700, exist_ok=True)
+    observed = [pair for pair in environment if pair.startswith(OBSERVED + b"=")]
     text = SESSION.format(
         run=shlex.quote(str(run)),
         python=shlex.quote(sys.executable),
         minder=shlex.quote(str(Path(__file__).parent / "minder.py")),
         preflight=shlex.quote(str(Path(__file__).parent / "preflight.py")),
         pid=os.getpid(),
+        observed=" ".join(shlex.quote(os.fsdecode(pair)) for pair in observed),
         variables="@variables@",
         command=REPORTED_COMMAND if spec.get("reportSessions") else PLAIN_COMMAND,
     )

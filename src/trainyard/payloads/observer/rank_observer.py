@@ -9,6 +9,7 @@ standard library, Python 3.8.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import functools
 import os
 import signal
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 VARIABLE = "TRAINYARD_OBSERVE"
 """``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, after
 how many seconds a hang counts, and the channel to the controller. ``message=PATH`` is where the
-container has its termination message, if not in the usual file."""
+container has its termination message, if not in the usual file; ``kept=1``: a program of ours
+outlives the rank, and keeps in order what a crash leaves there (`crash_stack`)."""
 EVENTS = "TRAINYARD_EVENTS"
 """Folders in which there will be files for TensorBoard, as in a PATH."""
 MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0
@@ -41,6 +43,8 @@ FRESH, RANKS_PER_SECOND = 4, 20
 """After so many new collectives a rank reports sooner, though no more of all ranks in a second."""
 FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
 """How long a fork, and the end of the process, wait for the thread."""
+LONGEST_MODULES = 3000
+"""Characters of a list of extension modules that leave a kubelet's 4 KiB room for the stack."""
 LEFT = "Left"
 """Reported once, by a rank that has destroyed its process group or ends."""
 ALONE = "Alone"
@@ -54,6 +58,7 @@ class Settings:
         given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
         self.attempt = int(given.get("attempt") or 1)
         self.url, self.files = given.get("url", ""), given.get("files", "")
+        self.is_crash_kept = bool(given.get("kept"))
         after = float(given.get("after") or 300)
         self.every = min(MOST_SECONDS_BETWEEN, max(FEWEST_SECONDS_BETWEEN, after / 5))
         """Seconds between two reports of a rank of which there is nothing new."""
@@ -66,9 +71,14 @@ class Observer:
     """Samples this process. Reports what is new without delay, and everything from time to time."""
 
     def __init__(
-        self, settings: Settings, client: report_client.ReportClient, folders: str = ""
+        self,
+        settings: Settings,
+        client: report_client.ReportClient,
+        folders: str = "",
+        crashes: int = -1,
     ) -> None:
-        """`folders`: those with files for TensorBoard."""
+        """`folders`: those with files for TensorBoard. `crashes`: the descriptor of the container's
+        termination message, where a crash is to write its stack there."""
         self.settings, self.client = settings, client
         self.sampler = process_sampling.ProcessSampler()
         self.stack_server = stack_server.StackServer()
@@ -80,6 +90,7 @@ class Observer:
         """The kind in the last report; "" before the first."""
         self.reported_at = 0.0
         self.rank = self.size = -1
+        self.crashes = -1 if settings.is_crash_kept else crashes
         self.events = _events(folders) if folders else None
         self.is_status_sent, self.status_read_at = True, 0.0
         """Whether all that was read there is told, and when that was done."""
@@ -148,8 +159,17 @@ class Observer:
             return
         if kind == LEFT == self.reported_kind:
             return
+        self.keep_crash_in_reach()
         if self.client.send({"observation": self.observation(at, kind)}):
             self.reported_kind, self.reported_at = kind, at
+
+    def keep_crash_in_reach(self) -> None:
+        """Where the list of extension modules that Python puts below a crash's stack has become too
+        long for a termination message, the crash goes to the log, as Python's own way is."""
+        if self.crashes < 0 or extension_modules_length() <= LONGEST_MODULES:
+            return
+        self.crashes = -1
+        faulthandler.enable(2, all_threads=False)
 
     def observation(self, at: float, kind: str) -> Observation:
         """The report on this rank."""
@@ -176,6 +196,21 @@ class Observer:
             "arrivals": arrived,
             "cadence": self.timings.cadence,
         }
+
+
+def extension_modules_length() -> int:
+    """Characters of the list of extension modules below a crash's stack."""
+    own = getattr(sys, "stdlib_module_names", ())  # of Python 3.10, which began with the list
+    return sum(
+        len(name) + 2
+        for name, module in list(sys.modules.items())
+        if own and name not in own and _is_extension(module)
+    )
+
+
+def _is_extension(module: Any) -> bool:
+    path = getattr(module, "__file__", None)
+    return isinstance(path, str) and path.endswith(".so")
 
 
 def _events(folders: str) -> EventFiles:
@@ -239,14 +274,14 @@ class ObserverThread:
             observer.report_if_due(time.monotonic(), ALONE)
 
 
-def start_observing(variables: Any = os.environ) -> None:
+def start_observing(variables: Any = os.environ, crashes: int = -1) -> None:
     """Begin to observe this process; called once, by its main thread, which has torch.
 
     Raises KeyError where the pod is not to be observed.
     """
     settings = Settings(variables[VARIABLE])
     client = report_client.ReportClient(settings.url, settings.files)
-    thread = ObserverThread(Observer(settings, client, variables.get(EVENTS, "")))
+    thread = ObserverThread(Observer(settings, client, variables.get(EVENTS, ""), crashes))
     thread.begin()
     atexit.register(thread.leave)
     end = functools.partial(thread.end, FORK_SECONDS)

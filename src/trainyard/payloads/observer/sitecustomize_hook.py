@@ -22,6 +22,8 @@ OBSERVE = os.environ.get("TRAINYARD_OBSERVE")
 MESSAGE_FILE = "/dev/termination-log"
 HIGH_DESCRIPTOR = 200
 """Programs that close descriptors, and open files in their place, use low ones."""
+CRASH_DESCRIPTOR = -1
+"""Where a crash of this process writes its stack; -1: not to a file of ours."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCH = "torch.distributed"
 WAITING = os.environ.pop("TRAINYARD_STANDBY", "")
@@ -52,6 +54,7 @@ def program(name: str) -> Any:
 
 def keep_crashes(settings: str) -> None:
     """Have a crash write the stack of its thread; a file of the user's choice goes before."""
+    global CRASH_DESCRIPTOR
     import faulthandler
     from fcntl import F_DUPFD_CLOEXEC, fcntl
 
@@ -67,6 +70,7 @@ def keep_crashes(settings: str) -> None:
         finally:
             os.close(opened)
         faulthandler.enable(kept, all_threads=False, **options)
+        CRASH_DESCRIPTOR = kept
     except (OSError, ValueError):  # no such file, or it may not be written: crashes are as ever
         return
 
@@ -76,7 +80,7 @@ def observe() -> None:
     if WAITING:
         return
     try:
-        program("rank_observer").start_observing()
+        program("rank_observer").start_observing(crashes=CRASH_DESCRIPTOR)
     except Exception:
         return
 

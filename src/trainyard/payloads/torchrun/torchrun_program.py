@@ -62,7 +62,10 @@ def end_on_sigterm() -> None:
 def let_ranks_be_observed() -> None:
     """Put the observer first in the ranks' PYTHONPATH where the pod says so (decision 223)."""
     path = os.environ.get("PYTHONPATH", "")
-    if os.environ.get(OBSERVE) and OBSERVER_PATH not in path.split(":"):
+    if not os.environ.get(OBSERVE):
+        return
+    os.environ[OBSERVE] = "kept=1," + os.environ[OBSERVE]
+    if OBSERVER_PATH not in path.split(":"):
         os.environ["PYTHONPATH"] = f"{OBSERVER_PATH}:{path}" if path else OBSERVER_PATH
 
 

@@ -1,14 +1,15 @@
 """How torchrun's agent treats its ranks: what each writes, and whom a signal reaches.
 
 Each patch takes private names of torch, and does without what is missing, as `torchrun_program`
-says. Shipped in one text with `torchrun_program` and `rank_output`. Standard library, Python 3.8,
-and torch.
+says. Shipped in one text with `torchrun_program`, `rank_output` and `crash_stack`. Standard
+library, Python 3.8, and torch.
 """
 
 from __future__ import annotations
 
 import os
 
+from trainyard.payloads.crash_stack import read_crash, write_crash
 from trainyard.payloads.rank_output import RankOutput, shared_output
 from trainyard.payloads.torchrun.torchrun_program import at_end, warn_once
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 ASKS_RANKS_ALONE = "way to end a rank and not what it has started"
+SHOWS_LAST_CRASH = "way to tell a crash of these ranks from one before them"
 TAGS_LINES = "way to keep the lines of ranks apart"
 LAUNCHED_OVER_SSH = "TRAINYARD_RUN"
 """A variable of such launches: one pod has the output of all replicas."""
@@ -106,6 +108,19 @@ def keep_lines_apart() -> None:
     handler._popen = start_tagged
 
 
+def keep_the_last_crash() -> None:
+    """The stack of a crash is gone when ranks start again, and short when all have ended."""
+    context = _processes_module().SubprocessContext
+    start = context._start
+
+    def start_afresh(self: Any) -> None:
+        write_crash("")
+        start(self)
+
+    at_end.append(lambda: write_crash(read_crash()))
+    context._start = start_afresh
+
+
 def _processes_module() -> Any:
     from torch.distributed.elastic.multiprocessing import api
 
@@ -115,5 +130,6 @@ def _processes_module() -> Any:
 RANK_PATCHES = (
     (ask_ranks_alone, ASKS_RANKS_ALONE),
     (keep_lines_apart, TAGS_LINES),
+    (keep_the_last_crash, SHOWS_LAST_CRASH),
 )
 """Patches, and what is lost without each of them."""
