@@ -103,7 +103,7 @@ def _pod(
     pod_spec |= waits.spec
     metadata["labels"] |= waits.labels
     annotations = {**waits.annotations, **identity.annotations()}
-    annotations[labels.REVISION] = _digest(pod_spec, metadata["labels"], annotations)
+    annotations[labels.REVISION] = _revision(pod_spec, metadata["labels"], annotations)
     metadata["annotations"] = annotations
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
 
@@ -237,6 +237,15 @@ def _volumes(found: Sources) -> list[dict[str, Any]]:
     return volumes
 
 
-def _digest(*parts: Mapping[str, Any]) -> str:
+def _revision(
+    pod_spec: Mapping[str, Any], own_labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> str:
+    """A digest of all but the text of our program: an upgrade that changes its words must not have
+    all logs fetched anew."""
+    containers = [
+        {**each, "command": [part for part in each["command"] if part != _program()]}
+        for each in pod_spec["containers"]
+    ]
+    parts = ({**pod_spec, "containers": containers}, own_labels, annotations)
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]

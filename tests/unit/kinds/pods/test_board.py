@@ -157,6 +157,18 @@ def test_the_revision_follows_what_the_pod_is_made_of() -> None:
         assert board(**change).revision != first.revision
 
 
+def test_an_upgrade_that_changes_words_of_our_program_keeps_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    s3 = {"secretRef": {"name": "keys"}, "uri": ["s3://logs/run/"]}
+    first = board(logDir={"s3": s3})
+    monkeypatch.setattr("trainyard.kinds.tensorboard.workload._program", lambda: "newer words")
+    later = board(logDir={"s3": s3})
+    assert "newer words" in later.pod["spec"]["containers"][1]["command"]
+    assert later.revision == first.revision
+    assert board(logDir={"s3": {**s3, "uri": ["s3://logs/other/"]}}).revision != first.revision
+
+
 def test_what_cannot_be_shown_is_kept_for_the_status() -> None:
     made = board(logDir={"pvc": [{"name": "a", "subPath": [".."]}]})
     assert not made.has_logs
