@@ -68,10 +68,7 @@ def test_sums_outlive_the_attempts_that_are_told() -> None:
 
 
 def test_time_is_counted_from_the_creation() -> None:
-    job = pytorch(workers=1)
-    world = World(job)
-    job["metadata"]["creationTimestamp"] = render(world.now)
-    world = World(job).advance(7).running()
+    world = World(pytorch(workers=1)).advance(7).running()
     assert spent(world) == {"starting": 7}
 
 

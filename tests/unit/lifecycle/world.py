@@ -118,12 +118,15 @@ def colossalai(
 
 
 def _job(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "batch.tensorstack.dev/v1beta1",
-        "kind": kind,
-        "metadata": {"name": "train", "namespace": "default", "uid": UID, "generation": 1},
-        "spec": spec,
+    metadata = {
+        "name": "train",
+        "namespace": "default",
+        "uid": UID,
+        "generation": 1,
+        "creationTimestamp": render(START),
     }
+    api = "batch.tensorstack.dev/v1beta1"
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 class World:

@@ -50,7 +50,9 @@ def account_time(context: ReconcileContext, status: StatusBuilder) -> PolicyResu
     if final_phase(context.before):
         return NOTHING
     new, ledger = status.fields, context.ledger
-    goodput = _add_elapsed_time(new, ledger, context.now, context.workload.created)
+    # A status of an earlier version may have no account: what was before is not known then.
+    created = None if context.before.get("phase") else context.workload.created
+    goodput = _add_elapsed_time(new, ledger, context.now, created)
     if context.workload.hang is not None and _is_hung(new) and not _is_hung(context.before):
         _count_hang_as_hung(goodput, context.workload.hang.after_seconds)
     new["goodput"] = goodput
