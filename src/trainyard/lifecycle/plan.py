@@ -392,7 +392,7 @@ class _Reconcile:
         new |= {"attempts": [*map(dict, ledger.attempts)], "replicas": self.context.view.existing}
         new["observedGeneration"] = workload.generation
         new["selector"] = labels.selector(workload.uid)
-        count = ledger.backoff if workload.counts_backoff else sum(ledger.restarts.values())
+        count = ledger.backoff if workload.shared_budget else sum(ledger.restarts.values())
         new["backoffCount" if workload.counts_backoff else "restartCount"] = count
         self._evaluate(Stage.FIELDS)
         is_new = new != self.context.before

@@ -220,7 +220,9 @@ class JobStatus(OpenModel):
         description="Restarts spent of `backoffLimit` (PyTorchTrainingJob, DeepSpeedJob).",
     )
     restart_count: int | None = Field(
-        default=None, description="Restarts of all replicas (ColossalAIJob, GenericJob)."
+        default=None,
+        description="Restarts, as the limit counts them: of the job, whose replicas start together "
+        "(ColossalAIJob), or of each replica, added up (GenericJob).",
     )
     conditions: Items[Condition] = Field(default=(), description="Aspects of the job's state.")
     tensorboard: DependentStatus | None = Field(
