@@ -57,7 +57,7 @@ class Mutant:
 
     @property
     def title(self) -> str:
-        """The function as one would write it: `ledger.Ledger.encode`."""
+        """The function as one would write it: `internal_status.InternalStatus.encode`."""
         return ".".join((self.module.rpartition(".")[2], *self._path))
 
     @property

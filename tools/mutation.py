@@ -57,7 +57,9 @@ class Tally:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="of lifecycle, such as ledger")
+    parser.add_argument(
+        "modules", nargs="*", metavar="MODULE", help="of lifecycle, such as internal_status"
+    )
     parser.add_argument("--at-least", type=float, default=90.0, metavar="PERCENT")
     parser.add_argument("--sample", type=int, metavar="N", help="judge only N mutants, by chance")
     parser.add_argument("--seed", type=int, default=1, help="of the sample; 1 unless given")

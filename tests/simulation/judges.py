@@ -1,8 +1,8 @@
 """A judge for every text of conditions and events: whether it is true of what a pass had seen.
 
 A text is found by its place and its words, and held against the pods, the counts in the same
-status, the account and the spec. One that no row knows is untrue by itself: a new text comes with
-its judge.
+status, `status.internal` and the spec. One that no row knows is untrue by itself: a new text comes
+with its judge.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def _spent(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _if(spent > limit or spent < 1, "more than there is")
     yield from _if(
         spent not in (account.get("backoff", 0), record.get("restarts", 0)),
-        f"the account has {account.get('backoff', 0)}, the replica {record.get('restarts', 0)}",
+        f"status.internal has {account.get('backoff', 0)}, the replica {record.get('restarts', 0)}",
     )
 
 

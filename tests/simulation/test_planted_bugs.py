@@ -19,22 +19,22 @@ from tests.simulation.shrink import invariant, shrink, violated
 from trainyard.kinds.shared.goodput.goodput_parts import GoodputPart
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import HangAction, Workload
-from trainyard.lifecycle import outcomes, reconcile_context
 from trainyard.lifecycle import plan as plan_of_a_job
+from trainyard.lifecycle import reconcile_context, replica_state
 from trainyard.lifecycle.actions import Delete, Plan
 from trainyard.lifecycle.elastic import elastic_restarts
 from trainyard.lifecycle.goodput import goodput_status
 from trainyard.lifecycle.hang import hang_detector, hang_policy, hang_texts
 from trainyard.lifecycle.in_place import in_place_pods, in_place_restart
+from trainyard.lifecycle.internal_status import InternalStatus
 from trainyard.lifecycle.kueue import kueue_writes
-from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.node_check import node_check_avoidance
 from trainyard.lifecycle.observed import Observed
-from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.pods import dependents
 from trainyard.lifecycle.progress import progress_status
 from trainyard.lifecycle.progress.progress_since_restart import TrainingPosition
 from trainyard.lifecycle.reconcile_context import ReconcileContext, RestartDecision
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import (
     group_restarts,
@@ -134,7 +134,7 @@ def act_on_a_stale_list(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def count_an_eviction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that the cluster took away counts as failed by itself."""
-    monkeypatch.setattr(outcomes, "is_disruption", lambda pod: False)
+    monkeypatch.setattr(replica_state, "is_disruption", lambda pod: False)
 
 
 def count_what_a_rule_ignores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +177,10 @@ def charge_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def charging(context: ReconcileContext, excused: Sequence[Replica]) -> RestartDecision:
         response = take_in(context, excused)
-        ledger = response.ledger
-        return replace(response, ledger=replace(ledger, backoff=ledger.backoff + len(excused)))
+        internal = response.internal
+        return replace(
+            response, internal=replace(internal, backoff=internal.backoff + len(excused))
+        )
 
     take_in = elastic_restarts._excuse
     monkeypatch.setattr(elastic_restarts, "_excuse", charging)
@@ -203,8 +205,8 @@ def call_every_job_new(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each pass says that the job has been created."""
     repair = StatusBuilder.repair_unfinished
 
-    def welcome(self: StatusBuilder, ledger: Ledger) -> None:
-        repair(self, ledger)
+    def welcome(self: StatusBuilder, internal: InternalStatus) -> None:
+        repair(self, internal)
         self.report_created()
 
     monkeypatch.setattr(StatusBuilder, "repair_unfinished", welcome)
@@ -278,8 +280,8 @@ def train_while_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pause is taken for training."""
     state = goodput_status._current_part
 
-    def busy(status: Mapping[str, Any], ledger: Ledger) -> GoodputPart | None:
-        return GoodputPart.TRAINING if ledger.paused else state(status, ledger)
+    def busy(status: Mapping[str, Any], internal: InternalStatus) -> GoodputPart | None:
+        return GoodputPart.TRAINING if internal.paused else state(status, internal)
 
     monkeypatch.setattr(goodput_status, "_current_part", busy)
 

@@ -56,7 +56,7 @@ LIES: Mapping[str, Lie] = {
         texts,
         "budget",
         lambda spent, limit: f"{spent + 1} of {limit} restarts",
-        "the account has|more than there is",
+        "status.internal has|more than there is",
     ),
     "tell a wrong attempt": (texts, "new_replica", _another_attempt, "its attempt is"),
     "tell a wrong exit code": (

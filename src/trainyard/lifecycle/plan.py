@@ -22,15 +22,15 @@ from trainyard.lifecycle.actions import Action, Create, Delete, Plan
 from trainyard.lifecycle.completion import verdicts
 from trainyard.lifecycle.elastic import elastic_size
 from trainyard.lifecycle.in_place import in_place_restart
+from trainyard.lifecycle.internal_status import InternalStatus, final_phase
 from trainyard.lifecycle.kueue import kueue_admission, kueue_writes
 from trainyard.lifecycle.kueue.kueue_admission import Admission
-from trainyard.lifecycle.ledger import Ledger, final_phase
 from trainyard.lifecycle.observed import Observed
-from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.pods import dependents, pod_cleanup, pod_creation, pod_deletion
 from trainyard.lifecycle.pods.blocked_creations import BlockedCreations
 from trainyard.lifecycle.policy import Stage
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
+from trainyard.lifecycle.replica_state import State
 from trainyard.lifecycle.status import aggregate, not_running_reasons
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.lifecycle.status.status_parsing import parse_status
@@ -58,7 +58,7 @@ def plan(
     if admission is not None and not workload.paused:
         workload = kueue_admission.at_admitted_size(workload, admission)
     context = ReconcileContext.create(
-        workload, before, observed, now, settings, policies.LEDGER_FIELDS
+        workload, before, observed, now, settings, policies.INTERNAL_FIELDS
     )
     reconcile = _Reconcile(context, admission)
     if has_ended:
@@ -94,21 +94,21 @@ class _Reconcile:
 
     def finished(self) -> None:
         """After the end, which is final (decision 27): clean up until it is done, then expire."""
-        self._keep(replace(self.context.ledger, ended=final_phase(self.context.before)))
-        self.status.repair_finished(self.context.ledger)
-        failed = self.context.ledger.ended == Phase.FAILED
+        self._keep(replace(self.context.internal, ended=final_phase(self.context.before)))
+        self.status.repair_finished(self.context.internal)
+        failed = self.context.internal.ended == Phase.FAILED
         self._clean_up(failed=failed)
         self._report_replicas(aggregate.removed_unless_ended, has_recovered=not failed)
 
     def pause(self) -> None:
         """While paused: no pods, and no PodGroup."""
         self._begin()
-        first = not self.context.ledger.paused
+        first = not self.context.internal.paused
         # Decision 22: a job that has succeeded is not paused any more.
         if first and self._end_if(verdicts.success_before_pause(self.context)):
             return
         if first:
-            self._keep(pause_resume.pause(self.context.ledger, self.context.now))
+            self._keep(pause_resume.pause(self.context.internal, self.context.now))
         self.status.set_paused(first=first)
         self._report_replicas(aggregate.removed_with_all_pods(self.context.workload))
         self.actions += pod_deletion.delete_pods(self.context.observed.pods)
@@ -124,16 +124,16 @@ class _Reconcile:
     def wait_for_admission(self, admission: Admission) -> None:
         """While a queue does not admit it, or has taken that back: no pods (decision 171)."""
         self._begin()
-        context, ledger = self.context, self.context.ledger
+        context, internal = self.context, self.context.internal
         has_begun = any(r.pod is not None or r.entry is not None for r in context.view.replicas)
-        evicted = has_begun and not ledger.evicted and not ledger.paused
+        evicted = has_begun and not internal.evicted and not internal.paused
         if evicted and self._end_if(verdicts.success_before_pause(context)):
             return
-        if evicted or ledger.paused:
-            self._keep(pause_resume.evict(ledger, context.now))
+        if evicted or internal.paused:
+            self._keep(pause_resume.evict(internal, context.now))
             # Sorted again, as what is taken from it from here on costs nothing.
             self.context = context = self.context.sorted_again()
-        if ledger.paused:
+        if internal.paused:
             self.status.set_resumed()
         self.actions += pod_deletion.delete_pods(context.observed.pods)
         self._force_deletions()
@@ -145,7 +145,7 @@ class _Reconcile:
         self.status.set_waiting_for_admission(reason, evicted=evicted)
         self._report_replicas(
             aggregate.removed_with_all_pods(context.workload)
-            if self.context.ledger.evicted
+            if self.context.internal.evicted
             else aggregate.none_removed
         )
 
@@ -163,7 +163,7 @@ class _Reconcile:
             return
         self.status.report_restarts(restarts)
         self.restart_reasons = tuple(incident.reason for incident in restarts.incidents)
-        self._keep(restarts.ledger)
+        self._keep(restarts.internal)
         self.context = self.context.with_new_attempts(restarts.restarted)
         self._go_on(has_failures=bool(restarts.failed_for_good))
 
@@ -181,33 +181,33 @@ class _Reconcile:
         self.actions += [create for create in needs.creates if self._may_create(create)]
         return needs
 
-    def _keep(self, ledger: Ledger) -> None:
-        self.context = self.context.with_ledger(ledger)
+    def _keep(self, internal: InternalStatus) -> None:
+        self.context = self.context.with_internal(internal)
 
     def _begin(self) -> None:
         """Repair what others wrote into the status; begin a job that is seen for the first time."""
         workload = self.context.workload
-        self.status.repair_unfinished(self.context.ledger)
-        ledger, is_new = self.context.ledger, not self.context.before.get("internal")
+        self.status.repair_unfinished(self.context.internal)
+        internal, is_new = self.context.internal, not self.context.before.get("internal")
         if is_new:
             self.status.report_created()
-        was_erased = not ledger.attempts and not ledger.paused
+        was_erased = not internal.attempts and not internal.paused
         # One that has pods has started, even if its status was erased.
         begins = not workload.paused or any(r.pod is not None for r in self.context.view.replicas)
         if begins and (is_new or was_erased):
-            self._keep(ledger.begin(self.context.now))
+            self._keep(internal.begin(self.context.now))
         warned = "\n".join(workload.warnings)
-        if warned != self.context.ledger.warned:
-            self._keep(replace(self.context.ledger, warned=warned))
+        if warned != self.context.internal.warned:
+            self._keep(replace(self.context.internal, warned=warned))
             self.status.report_ignored_fields(workload.warnings)
         self.status.track_spec_hash()
 
     def _resume(self) -> frozenset[str]:
-        before = self.context.ledger
+        before = self.context.internal
         if not before.paused and not before.evicted:
             return frozenset()
-        ledger, anew = pause_resume.resume(self.context)
-        self._keep(ledger)
+        internal, anew = pause_resume.resume(self.context)
+        self._keep(internal)
         if before.paused:
             self.status.set_resumed()
         else:
@@ -217,9 +217,9 @@ class _Reconcile:
     def _resize(self) -> frozenset[str]:
         if self.context.workload.elastic is None:
             return frozenset()
-        before, after = self.context.ledger.size, self.context.workload.replicas
-        ledger, anew = elastic_size.resize(self.context)
-        self._keep(ledger)
+        before, after = self.context.internal.size, self.context.workload.replicas
+        internal, anew = elastic_size.resize(self.context)
+        self._keep(internal)
         if before is not None and before != after:
             self.status.report_resized(before, after)
         return anew
@@ -272,7 +272,7 @@ class _Reconcile:
         self._wake(wake_at)
         allowed = [(r, create) for r, create in found if self._may_create(create)]
         self.actions += [create for _, create in allowed]
-        self.status.report_new_pods([replica for replica, _ in allowed], self.context.ledger)
+        self.status.report_new_pods([replica for replica, _ in allowed], self.context.internal)
 
     def _may_create(self, create: Create) -> bool:
         if self.blocked.is_empty:  # asked for each of thousands
@@ -314,8 +314,8 @@ class _Reconcile:
         )
         if settles_at is not None and settles_at > self.context.now:
             self._wake(settles_at)
-        elif settles_at is not None and self.context.ledger.ready_at is None:
-            self._keep(replace(self.context.ledger, ready_at=self.context.now))
+        elif settles_at is not None and self.context.internal.ready_at is None:
+            self._keep(replace(self.context.internal, ready_at=self.context.now))
 
     def _has_all_pods(self) -> bool:
         return all(r.pod is not None or r.ended for r in self.context.view.not_running)
@@ -333,7 +333,7 @@ class _Reconcile:
         self.actions.clear()
         self.wake_at = None
         attempt_end = verdicts.final_attempt_end(self.context, verdict)
-        self._keep(replace(self.context.ledger.close(attempt_end), ended=verdict.phase.value))
+        self._keep(replace(self.context.internal.close(attempt_end), ended=verdict.phase.value))
         if self._has_all_pods():  # a quick end may be seen before anything else
             self.status.set_initialized()
         started = (pod.started for pod in self.context.observed.pods if pod.started is not None)
@@ -387,12 +387,12 @@ class _Reconcile:
 
     def result(self) -> Plan:
         """The plan; without a status when that is as it was."""
-        workload, ledger, new = self.context.workload, self.context.ledger, self.status.fields
-        new |= {"conditions": self.status.conditions.encode(), "internal": ledger.encode()}
-        new |= {"attempts": [*map(dict, ledger.attempts)], "replicas": self.context.view.existing}
+        workload, internal, new = self.context.workload, self.context.internal, self.status.fields
+        new |= {"conditions": self.status.conditions.encode(), "internal": internal.encode()}
+        new |= {"attempts": [*map(dict, internal.attempts)], "replicas": self.context.view.existing}
         new["observedGeneration"] = workload.generation
         new["selector"] = labels.selector(workload.uid)
-        count = ledger.backoff if workload.shared_budget else sum(ledger.restarts.values())
+        count = internal.backoff if workload.shared_budget else sum(internal.restarts.values())
         new["backoffCount" if workload.counts_backoff else "restartCount"] = count
         self._evaluate(Stage.FIELDS)
         is_new = new != self.context.before

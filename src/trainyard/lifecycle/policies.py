@@ -48,7 +48,7 @@ POLICIES: Sequence[Policy] = (
         "goodput",
         goodput_status.account_time,
         (Stage.WRITE,),
-        ledger_fields=goodput_status.LEDGER_FIELDS,
+        internal_fields=goodput_status.INTERNAL_FIELDS,
         parse_status=goodput_status.parse_status,
     ),
 )
@@ -56,7 +56,7 @@ POLICIES: Sequence[Policy] = (
 BY_STAGE: Mapping[Stage, Sequence[Evaluate]] = {
     stage: [policy.evaluate for policy in POLICIES if stage in policy.stages] for stage in Stage
 }
-LEDGER_FIELDS = tuple(name for policy in POLICIES for name in policy.ledger_fields)
+INTERNAL_FIELDS = tuple(name for policy in POLICIES for name in policy.internal_fields)
 STATUS_PARSERS = tuple(p.parse_status for p in POLICIES if p.parse_status is not None)
 POD_REPORTS = (
     PodReport(

@@ -39,7 +39,7 @@ class Stage(Enum):
     RUNNING = "running"
     """The status says whether it runs, and since when."""
     END = "end"
-    """The job ends in this reconcile; `ledger.ended` says how."""
+    """The job ends in this reconcile; `internal.ended` says how."""
     FIELDS = "fields"
     """The status is complete but for fields of policies; that of an ended job as well."""
     WRITE = "write"
@@ -91,7 +91,7 @@ class Policy:
     """How the status that is being built changes pods that are about to be created."""
     pod_report: PodReport | None = None
     """What pods report to it."""
-    ledger_fields: tuple[str, ...] = ()
+    internal_fields: tuple[str, ...] = ()
     """Fields of `status.internal` that the policy owns."""
     parse_status: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     """Drops what the policy cannot read of its own fields in a stored status."""

@@ -1,6 +1,7 @@
-"""One pass over one job: what every policy is given, and what those that restart replicas answer.
+"""One reconcile of a job: what every policy is given, and what those that restart replicas answer.
 
-A policy reads a `Pass` and returns what follows from it; only `plan()` puts the answers together.
+A policy reads a `ReconcileContext` and returns what follows from it; only `plan()` puts the answers
+together.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.reasons import Phase
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.in_place import in_place_pods
-from trainyard.lifecycle.ledger import Ledger, Repeat
+from trainyard.lifecycle.internal_status import InternalStatus, Repeat
 from trainyard.lifecycle.observed import Observed
-from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica, View, entries_of, sort_replicas
 from trainyard.schema.dataclass import dataclass
 
@@ -30,7 +31,7 @@ class ReconcileContext:
     observed: Observed
     now: datetime
     settings: Settings
-    ledger: Ledger
+    internal: InternalStatus
     view: View
     restarted_now: frozenset[str] = frozenset()
     """Pod names of the replicas that this reconcile has given a new attempt."""
@@ -50,20 +51,20 @@ class ReconcileContext:
         observed: Observed,
         now: datetime,
         settings: Settings,
-        ledger_fields: Iterable[str] = (),
+        internal_fields: Iterable[str] = (),
     ) -> ReconcileContext:
-        """With the ledger that the status holds, and the pods sorted by replica.
+        """With what the stored status remembers, and the pods sorted by replica.
 
-        `ledger_fields`: those of policies, which the ledger carries.
+        `internal_fields`: those of policies, carried unread.
         """
-        ledger, entries = Ledger.decode(before, ledger_fields), entries_of(before)
+        internal, entries = InternalStatus.decode(before, internal_fields), entries_of(before)
         observed = in_place_pods.with_reported_ends(workload, observed, entries)
-        view = sort_replicas(workload, ledger, entries, observed)
-        return cls(workload, before, observed, now, settings, ledger, view)
+        view = sort_replicas(workload, internal, entries, observed)
+        return cls(workload, before, observed, now, settings, internal, view)
 
-    def with_ledger(self, ledger: Ledger) -> ReconcileContext:
-        """The same with another account."""
-        return replace(self, ledger=ledger)
+    def with_internal(self, internal: InternalStatus) -> ReconcileContext:
+        """The same with another internal status."""
+        return replace(self, internal=internal)
 
     def with_replicas(self, changed: Mapping[str, Replica]) -> ReconcileContext:
         """The same with other replicas in place of those with these pod names."""
@@ -74,16 +75,16 @@ class ReconcileContext:
         return replace(self, view=self.view._replace(replicas=replicas, not_running=not_running))
 
     def with_new_attempts(self, restarted: frozenset[str]) -> ReconcileContext:
-        """Sort the pods once more after the account gave these replicas a new attempt."""
+        """Sort the pods once more after these replicas were given a new attempt."""
         return self.sorted_again(restarted) if restarted else self
 
     def sorted_again(self, restarted: frozenset[str] = frozenset()) -> ReconcileContext:
-        """Sort the pods once more by the account, which has changed since they were."""
+        """Sort the pods once more by the internal status, which has changed since they were."""
         restarted |= self.restarted_now
         entries = entries_of(self.before)
         for name in restarted:
             entries.pop(name, None)
-        view = sort_replicas(self.workload, self.ledger, entries, self.observed)
+        view = sort_replicas(self.workload, self.internal, entries, self.observed)
         return replace(self, view=view, restarted_now=restarted)
 
 
@@ -112,9 +113,9 @@ REPEATS_IN_VAIN = 2
 
 @dataclass(frozen=True, slots=True)
 class RestartDecision:
-    """The account after what ended was dealt with, and when to look again."""
+    """The internal status after what ended was dealt with, and when to look again."""
 
-    ledger: Ledger
+    internal: InternalStatus
     incidents: tuple[Incident, ...] = ()
     failed_for_good: tuple[Replica, ...] = ()
     wake_at: datetime | None = None

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.pods.container_roles import INIT, SIDECAR
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
-from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.internal_status import InternalStatus
 from trainyard.lifecycle.observed import Observed, Pod
-from trainyard.lifecycle.outcomes import (
+from trainyard.lifecycle.replica_state import (
     GIVEN_UP,
     Exit,
     Ruling,
@@ -87,14 +87,14 @@ def entries_of(status: Mapping[str, Any]) -> dict[str, Entry]:
 
 
 def sort_replicas(
-    workload: Workload, ledger: Ledger, entries: Mapping[str, Entry], observed: Observed
+    workload: Workload, internal: InternalStatus, entries: Mapping[str, Entry], observed: Observed
 ) -> View:
     """Sort pods to replicas. `entries` is what status said before."""
     # Decision 12: names are shared across kinds, the owner's UID is not.
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
-    records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
+    records, floor, lost = internal.records, internal.floor, observed.lost_nodes
     rules = workload.pod_failure_rules
-    stopped = workload.paused or ledger.paused or ledger.evicted or bool(ledger.ended)
+    stopped = workload.paused or internal.paused or internal.evicted or bool(internal.ended)
     replicas, not_running = [], []
     for replica_type, key, name in workload.replicas_by_rank:
         pod = pods.pop(name, None)
@@ -108,7 +108,7 @@ def sort_replicas(
         ):
             pod, old = None, pod
         main = replica_type.main_container
-        state, end = _state_of_pod(pod, entry, main, lost, ended=bool(ledger.ended))
+        state, end = _state_of_pod(pod, entry, main, lost, ended=bool(internal.ended))
         if record is not None and record.ruling is not None:
             state, end = _as_ruled(state, end, entry, record.ruling)
         elif rules and end is not None and _are_rules_asked(state, end, stopped=stopped):

@@ -11,9 +11,9 @@ from datetime import datetime
 
 from trainyard.kinds.shared.reasons import NO_ROOM, without_torchrun_report
 from trainyard.kinds.shared.workload import Workload
-from trainyard.lifecycle.ledger import Repeat
+from trainyard.lifecycle.internal_status import Repeat
 from trainyard.lifecycle.observed import Conflict, Pod, Refusal
-from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.replica_state import Exit
 from trainyard.lifecycle.replica_view import Replica
 
 INITIALIZED = "The job has been initialized successfully."

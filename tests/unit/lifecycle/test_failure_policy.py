@@ -20,7 +20,7 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
 )
 from trainyard.lifecycle.observed import Flavor, Pod
-from trainyard.lifecycle.outcomes import Exit, Ruling, State, exit_of
+from trainyard.lifecycle.replica_state import Exit, Ruling, State, exit_of
 from trainyard.lifecycle.restart import pod_failure_rules
 
 Rule = dict[str, Any]

@@ -68,7 +68,7 @@ def test_a_status_that_was_lost_is_not_a_beginning() -> None:
 
 
 def test_an_end_between_the_two_statuses_counts_once() -> None:
-    """Whoever wrote the account and created the pods has died since."""
+    """Whoever wrote the status and created the pods has died since."""
     world = World(pytorch(workers=2, run_policy={"backoffLimit": 3}))
     world.step()
     world.run().exit("1").settle()

@@ -214,7 +214,7 @@ def test_a_failed_rank_restarts_all_in_the_pods_that_are_there() -> None:
 
 
 def test_a_new_controller_goes_on_where_the_old_one_was() -> None:
-    """Both words are in the API server: the account in the status, the start in annotations."""
+    """Both are in the API server: the attempt wanted in the status, the start in annotations."""
     world = running()
     before = world.uids
     world.fail("0")

@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.lifecycle.world import START, World, pytorch
 from trainyard.lifecycle import texts
-from trainyard.lifecycle.ledger import Ledger, Record, attempt_end
-from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.internal_status import InternalStatus, ReplicaRecord, attempt_end
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica, sort_replicas
 from trainyard.lifecycle.restart.single_restarts import finished_attempt
 from trainyard.schema.times import render
@@ -20,7 +20,7 @@ from trainyard.schema.times import render
 def replica(world: World, entry: dict[str, Any] | None = None) -> Replica:
     """The only replica, as it is read; `entry` is what status said of it."""
     entries = {world.name("0"): {"uid": "u", **entry}} if entry else {}
-    (found,) = sort_replicas(world.workload, Ledger(), entries, world.observed()).replicas
+    (found,) = sort_replicas(world.workload, InternalStatus(), entries, world.observed()).replicas
     return found
 
 
@@ -114,7 +114,7 @@ def test_when_a_restart_comes_is_told(seconds: float, when: str) -> None:
 )
 def test_an_attempts_end_has_a_reason(end: Exit, reason: str) -> None:
     found = replica(World(pytorch(workers=1)).settle())._replace(exit=end)
-    assert finished_attempt(Ledger(), found, START)["reason"] == reason
+    assert finished_attempt(InternalStatus(), found, START)["reason"] == reason
 
 
 def seconds(number: int) -> datetime:
@@ -143,24 +143,28 @@ def test_an_attempt_began_with_its_pod(
         pod = replace(found.pod, created=seconds(created), started=start)
     found = found._replace(pod=pod, exit=Exit(1, at=seconds(ended)))
     attempts = ({"number": 1, "startTime": render(START)},)
-    ledger = Ledger(records={found.name: Record(2, not_before=seconds(4))}, attempts=attempts)
-    told = finished_attempt(ledger, found, seconds(7))
+    internal = InternalStatus(
+        records={found.name: ReplicaRecord(2, not_before=seconds(4))}, attempts=attempts
+    )
+    told = finished_attempt(internal, found, seconds(7))
     assert (told["number"], told["startTime"]) == (2, render(seconds(expected)))
 
 
 def test_the_first_attempt_of_a_pod_that_has_gone_began_with_the_job() -> None:
     found = replica(World(pytorch(workers=1)))._replace(exit=Exit(1))
     attempts = ({"number": 1, "startTime": render(START)},)
-    for records in ({}, {found.name: Record(1)}):
-        told = finished_attempt(Ledger(records=records, attempts=attempts), found, seconds(7))
+    for records in ({}, {found.name: ReplicaRecord(1)}):
+        told = finished_attempt(
+            InternalStatus(records=records, attempts=attempts), found, seconds(7)
+        )
         assert told["startTime"] == render(START)
 
 
 def test_an_attempt_ends_once() -> None:
     """And one that was still to start when it ended starts with its end."""
     due = render(seconds(5))
-    ledger = Ledger(attempts=({"number": 1, "startTime": due},))
-    closed = ledger.close(attempt_end(seconds(3), "Paused"))
+    internal = InternalStatus(attempts=({"number": 1, "startTime": due},))
+    closed = internal.close(attempt_end(seconds(3), "Paused"))
     now = render(seconds(3))
     entry = {"number": 1, "startTime": now, "endTime": now, "reason": "Paused"}
     assert closed.attempts == (entry,)

@@ -20,7 +20,7 @@ from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS, SECRETS
-from trainyard.lifecycle import outcomes
+from trainyard.lifecycle import replica_state
 from trainyard.lifecycle.actions import Create, Patch, Plan
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.operator.config.operator_settings import OperatorSettings
@@ -109,7 +109,7 @@ async def test_a_record_of_a_controller_replays_until_a_decision_changes(
     with path.open("rb") as record:
         assert replay(record) == sum("input" in line for line in told)
     assert any(line.get("did", "").startswith("create pods/restarting") for line in told)
-    monkeypatch.setattr(outcomes, "is_disruption", lambda pod: False)
+    monkeypatch.setattr(replica_state, "is_disruption", lambda pod: False)
     with path.open("rb") as record:
         difference = replay(record)
     assert isinstance(difference, Difference)

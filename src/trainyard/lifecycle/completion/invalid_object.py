@@ -12,7 +12,7 @@ from typing import Any
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Event, Plan
-from trainyard.lifecycle.ledger import final_phase
+from trainyard.lifecycle.internal_status import final_phase
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.pods import pod_cleanup
 from trainyard.lifecycle.status import conditions

@@ -12,9 +12,9 @@ from trainyard.kube.resources import PODS
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.completion import completion_rules
 from trainyard.lifecycle.elastic import elastic_size
-from trainyard.lifecycle.ledger import Ledger, attempt_end
-from trainyard.lifecycle.outcomes import MAX_DURATION, State
+from trainyard.lifecycle.internal_status import InternalStatus, attempt_end
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
+from trainyard.lifecycle.replica_state import MAX_DURATION, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import single_restarts
 from trainyard.lifecycle.restart.restart_policies import (
@@ -32,7 +32,7 @@ SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, texts.FINISHED)
 
 def success(
     context: ReconcileContext,
-    ledger: Ledger,
+    internal: InternalStatus,
     restarted: AbstractSet[str],
     failed: Sequence[Replica] = (),
 ) -> Verdict | None:
@@ -43,7 +43,7 @@ def success(
     """
     ended = context.view.not_running
     done = {r.key for r in ended if r.state is State.SUCCEEDED and r.name not in restarted}
-    out = {r.key for r in ended if elastic_size.is_dispensable(context.workload, ledger, r)}
+    out = {r.key for r in ended if elastic_size.is_dispensable(context.workload, internal, r)}
     if context.workload.elastic is not None:
         out.update(r.key for r in failed)
     return SUCCESS if completion_rules.has_succeeded(context.workload, done, out) else None
@@ -53,7 +53,7 @@ def success_of_deciding_replica(context: ReconcileContext) -> Verdict | None:
     """Whether the one replica that decides, where one does, has ended with 0."""
     if context.workload.deciding_replica is None:
         return None
-    return success(context, context.ledger, frozenset())
+    return success(context, context.internal, frozenset())
 
 
 def success_before_pause(context: ReconcileContext) -> Verdict | None:
@@ -61,15 +61,15 @@ def success_before_pause(context: ReconcileContext) -> Verdict | None:
     again = {
         r.name
         for r in context.view.not_running
-        if restarts_after_success(context.workload, context.ledger, r)
+        if restarts_after_success(context.workload, context.internal, r)
     }
-    return success(context, context.ledger, again)
+    return success(context, context.internal, again)
 
 
 def success_after_restarts(context: ReconcileContext) -> Verdict | None:
     """Decision 22: it wins over any failure that holds at the same time."""
     restarts = context.restarts
-    return success(context, restarts.ledger, restarts.restarted, restarts.failed_for_good)
+    return success(context, restarts.internal, restarts.restarted, restarts.failed_for_good)
 
 
 def removed_by_queue(context: ReconcileContext) -> Verdict | None:
@@ -134,7 +134,7 @@ def final_attempt_end(context: ReconcileContext, verdict: Verdict) -> dict[str, 
     if cause is None or cause.exit is None:
         return attempt_end(now, verdict.reason)
     if context.workload.scope is Scope.REPLICA or cause.type.restarts_alone:
-        ended = single_restarts.finished_attempt(context.ledger, cause, now)
+        ended = single_restarts.finished_attempt(context.internal, cause, now)
     else:
         ended = attempt_end(now, cause.exit.reason or "Error", cause.name, cause.exit)
     if cause.exit.ruling is not None:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from trainyard.lifecycle.ledger import Record, attempt_end
-from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.internal_status import ReplicaRecord, attempt_end
 from trainyard.lifecycle.reconcile_context import Incident, ReconcileContext, RestartDecision
+from trainyard.lifecycle.replica_state import Exit
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import restart_backoff
 from trainyard.lifecycle.restart.group_restarts import (
@@ -30,7 +30,7 @@ def decide(
     excused, own = _split(context, down)
     taken_in = _excuse(context, excused)
     response = (
-        decide_by_cause(context.with_ledger(taken_in.ledger), replicas, own, _restart)
+        decide_by_cause(context.with_internal(taken_in.internal), replicas, own, _restart)
         if own
         else taken_in
     )
@@ -64,17 +64,17 @@ def _is_excused(context: ReconcileContext, replica: Replica) -> bool:
     ruling = replica.exit.ruling if replica.exit else None
     if ruling is not None and ruling.tells:  # decision 115: nobody ends so because others did
         return False
-    ledger = context.ledger
+    internal = context.internal
     at = _ended_at(context, replica)
-    if ledger.wanted(replica.name) >= ledger.attempt or not _members_change(context, at):
+    if internal.wanted(replica.name) >= internal.attempt or not _members_change(context, at):
         return False
     is_own_fault = replica.exit is not None and not replica.exit.free
-    if not is_own_fault or not ledger.was_resized:
+    if not is_own_fault or not internal.was_resized:
         return True
-    started, changed = replica.pod.started if replica.pod else None, ledger.resized_at
+    started, changed = replica.pod.started if replica.pod else None, internal.resized_at
     if started is not None and changed is not None and started > changed:
         return False
-    return not ledger.record(replica.name).excused or restart_backoff.was_long_healthy_run(
+    return not internal.record(replica.name).excused or restart_backoff.was_long_healthy_run(
         started, at, context.settings
     )
 
@@ -86,12 +86,12 @@ def _ended_at(context: ReconcileContext, replica: Replica) -> datetime:
 
 def _members_change(context: ReconcileContext, moment: datetime) -> bool:
     """Whether replicas join or leave the others at that moment, or did so shortly before."""
-    ledger = context.ledger
-    if ledger.ready_at is None or context.view.surplus:
+    internal = context.internal
+    if internal.ready_at is None or context.view.surplus:
         return True
-    changes = [ledger.resized_at]
+    changes = [internal.resized_at]
     for replica in context.view.replicas:  # those among them that are lost by now
-        if ledger.wanted(replica.name) == ledger.attempt:
+        if internal.wanted(replica.name) == internal.attempt:
             changes.append(replica.pod.started if replica.pod else None)
             changes.append(replica.exit.at if replica.exit else None)
     latest = max((change for change in changes if change is not None), default=None)
@@ -101,33 +101,33 @@ def _members_change(context: ReconcileContext, moment: datetime) -> bool:
 def _excuse(context: ReconcileContext, excused: Sequence[Replica]) -> RestartDecision:
     """Let replicas join the attempt under way, at no cost and first time at once."""
     if not excused:
-        return RestartDecision(context.ledger)
-    ledger, records, starts = context.ledger, {}, []
+        return RestartDecision(context.internal)
+    internal, records, starts = context.internal, {}, []
     for replica in excused:
         failures = _count_failure(context, replica)
         start = context.now + restart_backoff.restart_delay(failures, context.settings, free=True)
-        if ledger.not_before is not None:  # that of an incident under way
-            start = max(start, ledger.not_before)
-        believed = ledger.was_resized and not (replica.exit or Exit()).free
-        records[replica.name] = Record(
-            ledger.attempt,
+        if internal.not_before is not None:  # that of an incident under way
+            start = max(start, internal.not_before)
+        believed = internal.was_resized and not (replica.exit or Exit()).free
+        records[replica.name] = ReplicaRecord(
+            internal.attempt,
             failures=failures,
             not_before=start,
-            excused=believed or ledger.record(replica.name).excused,
+            excused=believed or internal.record(replica.name).excused,
         )
         starts.append(start)
     cause = find_cause(excused, context.settings)
     end = cause.exit or Exit()
     incident = Incident(cause, end, len(excused), min(starts), members_changed=not end.free)
     restarted = frozenset(replica.name for replica in excused)
-    return RestartDecision(ledger.put(records), incidents=(incident,), restarted=restarted)
+    return RestartDecision(internal.put(records), incidents=(incident,), restarted=restarted)
 
 
 def _restart(
     context: ReconcileContext, replicas: Sequence[Replica], own: Sequence[Replica], cause: Replica
 ) -> RestartDecision:
     """Start those anew that failed by themselves, each after its own delay."""
-    ledger, now, end = context.ledger, context.now, cause.exit or Exit()
+    internal, now, end = context.internal, context.now, cause.exit or Exit()
     failures = {replica.name: _count_failure(context, replica) for replica in own}
     starts = {
         name: now + restart_backoff.restart_delay(count, context.settings, free=end.free)
@@ -136,13 +136,13 @@ def _restart(
     start = starts[cause.name]
     # Decision 95: nobody waits for a newcomer.
     opens = now if _is_newcomer(context, replicas, cause) else start
-    after = ledger.restart_some(starts, attempt_end(now, end.reason, cause.name, end), opens)
+    after = internal.restart_some(starts, attempt_end(now, end.reason, cause.name, end), opens)
     records = {
-        name: Record(
+        name: ReplicaRecord(
             after.attempt,
             failures=failures[name],
             not_before=starts[name],
-            excused=ledger.record(name).excused,
+            excused=internal.record(name).excused,
         )
         for name in starts
     }
@@ -156,17 +156,17 @@ def _restart(
 
 def _is_newcomer(context: ReconcileContext, replicas: Sequence[Replica], replica: Replica) -> bool:
     """Whether a replica failed soon after it had joined others."""
-    ledger, started = context.ledger, replica.pod.started if replica.pod else None
-    if ledger.wanted(replica.name) < ledger.attempt:
+    internal, started = context.internal, replica.pod.started if replica.pod else None
+    if internal.wanted(replica.name) < internal.attempt:
         return False
     if started is not None and _ended_at(context, replica) - started >= membership_grace(context):
         return False
-    return any(ledger.wanted(other.name) < ledger.attempt for other in replicas)
+    return any(internal.wanted(other.name) < internal.attempt for other in replicas)
 
 
 def _count_failure(context: ReconcileContext, replica: Replica) -> int:
     """The number of this failure of the replica in a row."""
-    before = context.ledger.record(replica.name).failures
+    before = context.internal.record(replica.name).failures
     started = replica.pod.started if replica.pod else None
     return restart_backoff.count_failure_in_row(
         before, started, _ended_at(context, replica), context.settings

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.kinds.shared.workload import ReplicaKey, Scope, Workload
-from trainyard.lifecycle.ledger import RESIZED, Ledger, Record, attempt_end
-from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.internal_status import RESIZED, InternalStatus, ReplicaRecord, attempt_end
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_state import State
 from trainyard.lifecycle.replica_view import Replica, View, entries_of
 
 
@@ -27,32 +27,32 @@ def at_reported_size(workload: Workload, status: Mapping[str, Any]) -> Workload:
     return replace(workload, types=tuple(types))
 
 
-def resize(context: ReconcileContext) -> tuple[Ledger, frozenset[str]]:
-    """The account for the size wanted now, and the names of replicas that start anew for it."""
-    workload, ledger, view, now = context.workload, context.ledger, context.view, context.now
+def resize(context: ReconcileContext) -> tuple[InternalStatus, frozenset[str]]:
+    """What is remembered with the size wanted now, and the replicas that start anew for it."""
+    workload, internal, view, now = context.workload, context.internal, context.view, context.now
     stale = [
         r.name
         for r in view.replicas
         if r.pod is not None and not r.ended and r.pod.revision != workload.revision(r.key)
     ]
-    if ledger.size is None:
-        return replace(ledger, size=workload.replicas), frozenset()
-    if ledger.size == workload.replicas and not stale:
-        return ledger, frozenset()
+    if internal.size is None:
+        return replace(internal, size=workload.replicas), frozenset()
+    if internal.size == workload.replicas and not stale:
+        return internal, frozenset()
     # All cost nothing: they get another attempt without one being counted. What waits for its
     # restart is none of them, and goes on waiting (decision 95).
     newcomers = _newcomers(context)
-    back = _given_up_replicas(context) if workload.replicas > ledger.size else []
+    back = _given_up_replicas(context) if workload.replicas > internal.size else []
     anew = [*newcomers, *back, *stale]
-    before = ledger
-    ledger = ledger.restart_some(anew, attempt_end(now, RESIZED), now)
-    number = ledger.attempt
-    ledger = ledger.put({name: replace(before.record(name), attempt=number) for name in stale})
-    ledger = ledger.put({name: Record(number, grown=True) for name in newcomers})
+    before = internal
+    internal = internal.restart_some(anew, attempt_end(now, RESIZED), now)
+    number = internal.attempt
+    internal = internal.put({name: replace(before.record(name), attempt=number) for name in stale})
+    internal = internal.put({name: ReplicaRecord(number, grown=True) for name in newcomers})
     wanted = {r.name for r in view.replicas}
-    records = {name: record for name, record in ledger.records.items() if name in wanted}
-    ledger = replace(ledger, size=workload.replicas, resized_at=now, records=records)
-    return ledger, frozenset(anew)
+    records = {name: record for name, record in internal.records.items() if name in wanted}
+    internal = replace(internal, size=workload.replicas, resized_at=now, records=records)
+    return internal, frozenset(anew)
 
 
 def _newcomers(context: ReconcileContext) -> list[str]:
@@ -62,9 +62,10 @@ def _newcomers(context: ReconcileContext) -> list[str]:
     it tells may be erased.
     """
     known = set(entries_of(context.before))
-    if context.workload.with_size is not None and context.ledger.size is not None:
+    if context.workload.with_size is not None and context.internal.size is not None:
         known |= {
-            name for _, _, name in context.workload.with_size(context.ledger.size).replicas_by_rank
+            name
+            for _, _, name in context.workload.with_size(context.internal.size).replicas_by_rank
         }
     return [r.name for r in context.view.replicas if r.name not in known]
 
@@ -75,7 +76,7 @@ def _given_up_replicas(context: ReconcileContext) -> list[str]:
     def is_given_up(r: Replica) -> bool:
         alone = context.workload.scope is Scope.REPLICA or r.type.restarts_alone
         told_failed = r.entry is not None and r.entry["phase"] == State.FAILED.value
-        return context.ledger.is_lost(r.name) or (alone and told_failed)
+        return context.internal.is_lost(r.name) or (alone and told_failed)
 
     return [r.name for r in context.view.replicas if is_given_up(r)]
 
@@ -88,9 +89,9 @@ def can_go_on_without(workload: Workload, view: View, lost: Collection[ReplicaKe
     return left >= workload.elastic.min_replicas
 
 
-def is_dispensable(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+def is_dispensable(workload: Workload, internal: InternalStatus, replica: Replica) -> bool:
     """Whether an elastic job ends without this replica: it was lost, or does not run yet."""
-    is_out = replica.state is State.CREATING or ledger.is_lost(replica.name)
+    is_out = replica.state is State.CREATING or internal.is_lost(replica.name)
     return workload.elastic is not None and is_out
 
 
@@ -111,16 +112,16 @@ def settles_at(context: ReconcileContext, started: datetime | None) -> datetime 
     An elastic job may have fewer replicas than it wants for ever; it settles after a while.
     `started`: when the job first ran.
     """
-    ledger, elastic = context.ledger, context.workload.elastic
+    internal, elastic = context.internal, context.workload.elastic
     if all(r.ended or r.type.restarts_alone for r in context.view.not_running):
         return context.now
     if (
         elastic is None
-        or ledger.ready_at is not None
+        or internal.ready_at is not None
         or not is_running(context.workload, context.view)
     ):
         return None
-    moments = [m for m in (ledger.resized_at, ledger.not_before, started) if m is not None]
+    moments = [m for m in (internal.resized_at, internal.not_before, started) if m is not None]
     return max(moments, default=context.now) + timedelta(
         seconds=context.settings.resize_grace_seconds
     )
@@ -128,6 +129,6 @@ def settles_at(context: ReconcileContext, started: datetime | None) -> datetime 
 
 def has_recovered(context: ReconcileContext) -> bool:
     """Whether all replicas are back, or an elastic job has settled for those that are."""
-    together = context.workload.scope is Scope.JOB and context.ledger.ready_at is not None
+    together = context.workload.scope is Scope.JOB and context.internal.ready_at is not None
     rest = context.view.not_running
     return all(r.ended or (together and not r.type.restarts_alone) for r in rest)

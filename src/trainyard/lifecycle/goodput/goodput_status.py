@@ -15,7 +15,13 @@ from trainyard.kinds.shared.goodput.goodput_parts import GoodputPart
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
 from trainyard.kinds.shared.workload import Scope
 from trainyard.lifecycle.goodput.goodput_work import TrackedWork, update_work
-from trainyard.lifecycle.ledger import EVICTED, HISTORY, PAUSED, Ledger, final_phase
+from trainyard.lifecycle.internal_status import (
+    EVICTED,
+    HISTORY,
+    PAUSED,
+    InternalStatus,
+    final_phase,
+)
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.status.status_builder import StatusBuilder
@@ -32,7 +38,7 @@ _QUEUED = (
 _DIGITS = 3
 
 
-LEDGER_FIELDS = ("work",)
+INTERNAL_FIELDS = ("work",)
 """Steps of the last process that reported any: a TrackedWork."""
 
 
@@ -49,15 +55,15 @@ def account_time(context: ReconcileContext, status: StatusBuilder) -> PolicyResu
     """Account for all time until now; nothing is added after the end."""
     if final_phase(context.before):
         return NOTHING
-    new, ledger = status.fields, context.ledger
+    new, internal = status.fields, context.internal
     # A status of an earlier version may have no account: what was before is not known then.
     created = None if context.before.get("phase") else context.workload.created
-    goodput = _add_elapsed_time(new, ledger, context.now, created)
+    goodput = _add_elapsed_time(new, internal, context.now, created)
     if context.workload.hang is not None and _is_hung(new) and not _is_hung(context.before):
         _count_hang_as_hung(goodput, context.workload.hang.after_seconds)
     new["goodput"] = goodput
-    known = TrackedWork.decode(ledger.features.get("work"))
-    work = update_work(context.observed.reports.progress, known, ledger.attempts)
+    known = TrackedWork.decode(internal.features.get("work"))
+    work = update_work(context.observed.reports.progress, known, internal.attempts)
     if work is None:
         return NOTHING
     own = [each for each in goodput["attempts"] if each["number"] == work.attempt]
@@ -147,7 +153,7 @@ def _move_seconds(
 
 
 def _add_elapsed_time(
-    status: Mapping[str, Any], ledger: Ledger, now: datetime, created: datetime | None
+    status: Mapping[str, Any], internal: InternalStatus, now: datetime, created: datetime | None
 ) -> Obj:
     """`status` holds what the job does from now on, and the goodput that was written last."""
     known = status.get("goodput") or {}
@@ -157,11 +163,11 @@ def _add_elapsed_time(
     seconds = max((now - since).total_seconds(), 0.0)
     part = str(known.get("state", ""))
     attempts = [dict(each) for each in known.get("attempts") or ()]
-    number = ledger.attempts[-1]["number"] if ledger.attempts else None
+    number = internal.attempts[-1]["number"] if internal.attempts else None
     is_new = bool(attempts) and number not in (None, attempts[-1]["number"])
     late = 0.0
     if is_new and part == GoodputPart.TRAINING:
-        late = min(max(_since_end(ledger, now), 0.0), seconds)
+        late = min(max(_since_end(internal, now), 0.0), seconds)
     sums = _add_seconds(known, part, seconds - late) if part else _known_parts(known)
     if part and attempts:
         last = attempts[-1]
@@ -171,7 +177,7 @@ def _add_elapsed_time(
     if is_new:
         sums = _add_seconds(sums, GoodputPart.RESTARTING.value, late)
         attempts.append({"number": number, **_add_seconds({}, GoodputPart.RESTARTING.value, late)})
-    state = _current_part(status, ledger)
+    state = _current_part(status, internal)
     return {
         **sums,
         **({"state": state.value} if state else {}),
@@ -180,25 +186,25 @@ def _add_elapsed_time(
     }
 
 
-def _since_end(ledger: Ledger, now: datetime) -> float:
+def _since_end(internal: InternalStatus, now: datetime) -> float:
     """Seconds since the attempt before ended, which may be learnt of late."""
-    ends = (parse(each.get("endTime")) for each in ledger.attempts[-2:-1])
+    ends = (parse(each.get("endTime")) for each in internal.attempts[-2:-1])
     return max(((now - end).total_seconds() for end in ends if end is not None), default=0.0)
 
 
-def _current_part(status: Mapping[str, Any], ledger: Ledger) -> GoodputPart | None:
+def _current_part(status: Mapping[str, Any], internal: InternalStatus) -> GoodputPart | None:
     """What the job spends its time on from now on; None once it has ended."""
-    if ledger.ended:
+    if internal.ended:
         return None
-    if ledger.paused:
+    if internal.paused:
         return GoodputPart.PAUSED
     running = _condition(status, ConditionType.RUNNING)
-    if ledger.evicted or (running.get("status") != "True" and running.get("reason") in _QUEUED):
+    if internal.evicted or (running.get("status") != "True" and running.get("reason") in _QUEUED):
         return GoodputPart.QUEUED
     if running.get("status") == "True":
         return GoodputPart.HUNG if _is_hung(status) else GoodputPart.TRAINING
-    before = ledger.attempts[-2] if len(ledger.attempts) > 1 else {}
-    is_again = ledger.ready_at or (before and before.get("reason") not in (PAUSED, EVICTED))
+    before = internal.attempts[-2] if len(internal.attempts) > 1 else {}
+    is_again = internal.ready_at or (before and before.get("reason") not in (PAUSED, EVICTED))
     return GoodputPart.RESTARTING if is_again else GoodputPart.STARTING
 
 

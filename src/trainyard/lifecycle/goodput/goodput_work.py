@@ -1,5 +1,7 @@
-"""What the process that tells a job's steps has done: kept in the job's account until the next such
-process tells by its first step how much of it was of use.
+"""What the process that reports a job's steps has done.
+
+Kept in `status.internal` until the first step of the next such process shows how much of it was of
+use.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class TrackedWork:
-    """As `heard.Work`; `step` came after `seconds`. It began in that attempt, in the pod `replica`.
+    """As `pod_reports.ProcessWork`; `step` came after `seconds`. It began in that attempt, in the
+    pod `replica`.
 
     Of a process that tells no times of its own, the controller's are taken.
     """
@@ -34,7 +37,7 @@ class TrackedWork:
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any] | None) -> TrackedWork | None:
-        """From a job's account; None where it was written by an earlier version."""
+        """From `status.internal`; None where it was written by an earlier version."""
         if not obj or (began := parse(obj.get("began"))) is None:
             return None
         return cls(
@@ -50,7 +53,7 @@ class TrackedWork:
         )
 
     def encode(self) -> dict[str, Any]:
-        """For a job's account."""
+        """For `status.internal`."""
         obj = {
             "run": self.run,
             "replica": self.replica,

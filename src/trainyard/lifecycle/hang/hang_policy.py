@@ -20,9 +20,9 @@ from trainyard.lifecycle.actions import Create, Event
 from trainyard.lifecycle.hang import hang_detector, hang_texts
 from trainyard.lifecycle.hang.hang_detector import Finding
 from trainyard.lifecycle.hang.rank_reports import ALONE, STOPPED, STUCK, RankReport
-from trainyard.lifecycle.outcomes import HUNG, Exit, Ruling, State
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
+from trainyard.lifecycle.replica_state import HUNG, Exit, Ruling, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.status.conditions import Conditions
 from trainyard.lifecycle.status.status_builder import StatusBuilder
@@ -114,7 +114,7 @@ def report_ranks_never_met(context: ReconcileContext, status: StatusBuilder) -> 
 
     Each has then trained alone, which looks like success (decision 364).
     """
-    policy, has_succeeded = context.workload.hang, context.ledger.ended == Phase.SUCCEEDED
+    policy, has_succeeded = context.workload.hang, context.internal.ended == Phase.SUCCEEDED
     if not has_succeeded or policy is None or not policy.launched or context.workload.debug:
         return NOTHING
     ranks = tuple(_current_ranks(context))
@@ -129,7 +129,7 @@ def _is_partial(context: ReconcileContext, ranks: tuple[RankReport, ...]) -> boo
     told = Conditions(context.before.get("conditions") or (), context.now)
     since, ready = (
         parse(told.get(ConditionType.HUNG).get("lastTransitionTime")),
-        context.ledger.ready_at,
+        context.internal.ready_at,
     )
     if not told.is_true(ConditionType.HUNG) or since is None or ready is None or since < ready:
         return False
@@ -207,7 +207,7 @@ def evidence_to_create(
 ) -> tuple[Create, ...]:
     """Where the stacks and collectives of all ranks are kept: once for each attempt."""
     policy = context.workload.hang
-    name = evidence_name(context.workload.base, context.ledger.attempt)
+    name = evidence_name(context.workload.base, context.internal.attempt)
     known = any(o.resource == CONFIG_MAPS and o.name == name for o in context.observed.owned)
     if policy is None or known or not observation.is_hung:
         return ()

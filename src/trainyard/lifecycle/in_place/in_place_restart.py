@@ -1,10 +1,10 @@
 """Restarts in place: the same pods go on with the next attempt (decision 283).
 
-What is decided and counted is what `restarts` decides. Then the account says until when the pods
-may take to end their processes and to say so; by what stands in it, a pod is told that its attempt
-is over, and by the attempt in its own annotation that the next may start. So both words outlive any
-controller. Whatever does not answer, or is not well any more, has all that wait deleted, and new
-pods come as they would have.
+What is decided and counted is what `restart_decision` decides. Then `status.internal` says until
+when the pods may take to end their processes and to say so; by what stands in it, a pod is told
+that its attempt is over, and by the attempt in its own annotation that the next may start. So both
+outlive any controller. Whatever does not answer, or is not well any more, has all that wait
+deleted, and new pods come as they would have.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Action, Patch
 from trainyard.lifecycle.in_place import in_place_pods
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.pods import pod_cleanup, pod_deletion
 from trainyard.lifecycle.reconcile_context import ReconcileContext, RestartDecision
+from trainyard.lifecycle.replica_state import State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import restart_decision
 from trainyard.lifecycle.status.status_builder import StatusBuilder
@@ -43,12 +43,12 @@ def instruction_for_pod(status: Mapping[str, Any], pod: Pod) -> dict[str, Any]:
 
 
 def decide(context: ReconcileContext) -> RestartDecision:
-    """As `restarts.respond`, with the account saying whether all restart where they are."""
+    """As `restart_decision.decide`, and whether all restart where they are."""
     if context.workload.in_place is None:
         return restart_decision.decide(context)
     if unheard := _unreported_until(context):
         return restart_decision.keep_rulings(
-            context, RestartDecision(context.ledger, wake_at=unheard)
+            context, RestartDecision(context.internal, wake_at=unheard)
         )
     response = restart_decision.decide(context)
     if not response.restarted:
@@ -64,7 +64,7 @@ def decide(context: ReconcileContext) -> RestartDecision:
         until = (
             max(context.now + timedelta(seconds=context.workload.in_place), start) + ANSWER_LIMIT
         )
-    return replace(response, ledger=replace(response.ledger, in_place_until=until))
+    return replace(response, internal=replace(response.internal, in_place_until=until))
 
 
 def _unreported_until(context: ReconcileContext) -> datetime | None:
@@ -89,23 +89,23 @@ def _unreported_until(context: ReconcileContext) -> datetime | None:
 def continue_in_place(
     context: ReconcileContext, status: StatusBuilder
 ) -> tuple[ReconcileContext, list[Action], datetime | None]:
-    """Let pods of attempts that are over go, or go on: the pass with the account as it is then,
+    """Let pods of attempts that are over go, or go on: the context as it is then,
     what is to be done, and when to look again."""
-    until, olds = context.ledger.in_place_until, _superseded(context)
+    until, olds = context.internal.in_place_until, _superseded(context)
     if until is None:
         return context, [*pod_deletion.delete_unwanted(context.view)], None
-    over = context.with_ledger(replace(context.ledger, in_place_until=None))
+    over = context.with_internal(replace(context.internal, in_place_until=None))
     silent = [each for each in olds if not _is_waiting(context, each)]
     lost = [r for r in context.view.not_running if _is_lost(context, r)]
     if olds and (lost or (silent and context.now >= until)):
         status.report_not_in_place(lost or silent, is_lost=bool(lost))
     elif olds:
-        start = context.ledger.not_before
+        start = context.internal.not_before
         keeps: list[Action] = [*pod_deletion.delete_pods(context.view.surplus)]
         if silent or (start is not None and context.now < start):
             return context, keeps, until if silent or start is None else earliest(until, start)
         status.report_in_place_start(
-            [(each.name, context.ledger.wanted(each.name)) for each in olds]
+            [(each.name, context.internal.wanted(each.name)) for each in olds]
         )
         return context, [*keeps, *(_start_attempt(context, each) for each in olds)], None
     return over, [*pod_deletion.delete_unwanted(context.view)], None
@@ -146,5 +146,5 @@ def _is_waiting(context: ReconcileContext, pod: Pod) -> bool:
 
 
 def _start_attempt(context: ReconcileContext, pod: Pod) -> Patch:
-    annotations = {labels.ATTEMPT: str(context.ledger.wanted(pod.name))}
+    annotations = {labels.ATTEMPT: str(context.internal.wanted(pod.name))}
     return Patch(PODS, pod.name, pod.uid, {"metadata": {"annotations": annotations}})

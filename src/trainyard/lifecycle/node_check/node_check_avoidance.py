@@ -16,9 +16,9 @@ from trainyard.kinds.shared.workload import Manifest
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.node_check.node_check_annotation import AVOIDS
 from trainyard.lifecycle.node_check.node_check_results import EVENT_REASON
-from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.policy import PodEdit
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.times import earliest, render
@@ -88,7 +88,7 @@ def take_misplaced_pods(
     """The same with those as taken away that are on a node that is avoided since, or that have
     found none for too long; when to look again."""
     going: dict[str, Exit] = {}
-    if _stored_check(status.fields).get("attempt") == context.ledger.floor:
+    if _stored_check(status.fields).get("attempt") == context.internal.floor:
         going = _on_bad_nodes(context, pods_leaving(status.fields))
     wake_at, unplaced = None, []
     for replica in context.view.not_running:
@@ -113,7 +113,7 @@ def _on_bad_nodes(context: ReconcileContext, leaving: Mapping[str, str]) -> dict
         r.name: Exit(reason=BAD_NODE, free=True)
         for r in context.view.replicas
         if r.state in (State.RUNNING, State.PENDING) and r.pod is not None
-        if r.pod.attempt == context.ledger.floor and leaving.get(r.name) == r.pod.node
+        if r.pod.attempt == context.internal.floor and leaving.get(r.name) == r.pod.node
     }
 
 

@@ -87,7 +87,7 @@ def _advance(context: ReconcileContext, status: StatusBuilder) -> datetime | Non
         return None
     told = _current_reports(context)
     found = _stored_check(context.before)
-    if found is None or found["attempt"] != context.ledger.floor:
+    if found is None or found["attempt"] != context.internal.floor:
         return _begin_when_ready(context, told, status)
     if found["state"] != CHECKING:
         return None
@@ -120,7 +120,7 @@ def _current_reports(context: ReconcileContext) -> dict[str, NodeCheckReport]:
         replica.name: found
         for replica in context.view.replicas
         if replica.pod is not None and (found := heard.get(replica.name)) is not None
-        if (found.uid, found.attempt) == (replica.pod.uid, context.ledger.floor)
+        if (found.uid, found.attempt) == (replica.pod.uid, context.internal.floor)
     }
 
 
@@ -141,7 +141,7 @@ def _begin_when_ready(
         elif context.now < since + _READY_LIMIT:
             waits, wake_at = True, earliest(wake_at, since + _READY_LIMIT)
     # One that restarts in its pod is not tested again.
-    was_tested = context.ledger.floor > 1 and context.workload.in_place is not None
+    was_tested = context.internal.floor > 1 and context.workload.in_place is not None
     if waits or not (told or (context.view.replicas and not was_tested)):
         return wake_at
     ready = {
@@ -155,7 +155,7 @@ def _begin_when_ready(
     members = [{"replica": n, "host": c.host, "port": c.port} for n, c in ready.items()]
     status.fields["nodeCheck"] = {
         **node_check_avoidance.kept_fields(status.fields),
-        "attempt": context.ledger.floor,
+        "attempt": context.internal.floor,
         "state": CHECKING,
         "time": render(context.now),
         "message": f"{len(members)} replicas take part",
@@ -210,7 +210,7 @@ def _conclude(
         )
     found: StatusField = {
         **node_check_avoidance.kept_fields(status.fields),
-        "attempt": context.ledger.floor,
+        "attempt": context.internal.floor,
         "state": state,
         "time": render(context.now),
         "message": text,

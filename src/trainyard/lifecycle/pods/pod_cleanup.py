@@ -15,7 +15,7 @@ from trainyard.kinds.shared.workload import CleanUpPolicy, Workload
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Action, Delete, Patch
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.outcomes import exit_of
+from trainyard.lifecycle.replica_state import exit_of
 from trainyard.lifecycle.replica_view import View
 
 # Must be positive, and is one of the few fields of a pod that may be set later:

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from trainyard.kinds.shared.workload import Manifest
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Create
+from trainyard.lifecycle.internal_status import InternalStatus
 from trainyard.lifecycle.kueue.kueue_admission import PodPlacement
-from trainyard.lifecycle.ledger import Ledger
-from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.policy import PodEdit
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_state import State
 from trainyard.lifecycle.replica_view import Replica, View
 from trainyard.schema.times import earliest
 
@@ -33,25 +33,25 @@ def pods_to_create(
 
     `places`: by type, where a queue has given the job some. `edits`: what policies change in pods.
     """
-    ledger, view = context.ledger, context.view
+    internal, view = context.internal, context.view
     # What was taken away comes back once its restart is decided, which may wait for the cause.
     wanted = (r for r in view.not_running if r.state is State.CREATING)
     missing = [r for r in wanted if r.pod is None and r.old is None]
-    if missing and _waits_for_old_pods(ledger, view):
+    if missing and _waits_for_old_pods(internal, view):
         missing = [r for r in missing if r.type.restarts_alone]
     wake_at, ready = None, []
     for replica in missing:
-        start = _starts_at(ledger, replica.name)
+        start = _starts_at(internal, replica.name)
         if start is not None and context.now < start:
             wake_at = earliest(wake_at, start)
             continue
         build: Callable[[], Manifest] = partial(
             context.workload.build_pod,
             replica.key,
-            ledger.wanted(replica.name),
+            internal.wanted(replica.name),
             pod_group=pod_group,
-            resumed=ledger.resumed,
-            joins=ledger.wanted(replica.name) > ledger.floor,
+            resumed=internal.resumed,
+            joins=internal.wanted(replica.name) > internal.floor,
         )
         if place := places.get(replica.type.name):
             build = partial(_with_placement, build, place)
@@ -69,22 +69,22 @@ def _with_placement(build: Callable[[], Manifest], place: PodPlacement) -> Manif
     return place.put(build())
 
 
-def _starts_at(ledger: Ledger, name: str) -> datetime | None:
-    record = ledger.records.get(name)
+def _starts_at(internal: InternalStatus, name: str) -> datetime | None:
+    record = internal.records.get(name)
     if record is not None and record.not_before is not None:
         return record.not_before
-    return ledger.not_before
+    return internal.not_before
 
 
-def _waits_for_old_pods(ledger: Ledger, view: View) -> bool:
+def _waits_for_old_pods(internal: InternalStatus, view: View) -> bool:
     """When all start anew, nobody starts before the last of the old ones is gone.
 
     A new process that meets an old one joins a group that is about to end.
     """
     # Survivors of an incident, and replicas that restart one by one, have nobody to wait for.
-    if ledger.floor != ledger.attempt:
+    if internal.floor != internal.attempt:
         return False
-    apart = {r.name for r in view.replicas if r.type.restarts_alone} if ledger.records else set()
-    if set(ledger.records) - apart:
+    apart = {r.name for r in view.replicas if r.type.restarts_alone} if internal.records else set()
+    if set(internal.records) - apart:
         return False
     return any(r.old is not None for r in view.not_running if not r.type.restarts_alone)

@@ -25,11 +25,11 @@ class TrainingPosition:
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any] | None) -> TrainingPosition:
-        """From a job's account."""
+        """From `status.internal`."""
         return cls((obj or {}).get("step"), (obj or {}).get("checkpoint"))
 
     def encode(self) -> dict[str, Any]:
-        """For a job's account."""
+        """For `status.internal`."""
         values = {"step": self.step, "checkpoint": self.checkpoint}
         return {name: value for name, value in values.items() if value is not None}
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.lifecycle.ledger import final_phase
+from trainyard.lifecycle.internal_status import final_phase
 from trainyard.lifecycle.pod_reports import CollectiveCounts, PodReports, Progress
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import SuccessPolicy
-from trainyard.lifecycle.ledger import attempt_end
-from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.internal_status import attempt_end
 from trainyard.lifecycle.reconcile_context import Incident, ReconcileContext, RestartDecision
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica, end_order
 from trainyard.lifecycle.restart import repeated_failures, restart_backoff
 from trainyard.lifecycle.restart.restart_policies import (
@@ -38,11 +38,11 @@ def decide(
     same, fresh = _split(context, down)
     if same:
         names = [r.name for r in same]
-        context = context.with_ledger(context.ledger.join(names, context.ledger.attempt))
+        context = context.with_internal(context.internal.join(names, context.internal.attempt))
     response = (
         decide_by_cause(context, replicas, fresh, _restart)
         if fresh
-        else RestartDecision(context.ledger)
+        else RestartDecision(context.internal)
     )
     return replace(response, restarted=response.restarted.union(r.name for r in same))
 
@@ -58,14 +58,14 @@ def decide_by_cause(
     if context.workload.restart_judge and not identifies_cause(cause):
         cause = repeated_failures.find_culprit(own, cause, context.settings.incident_settle_seconds)
     if wait := cause_certain_at(context, replicas, cause):
-        return RestartDecision(context.ledger, wake_at=wait)
-    if may_restart(context, context.ledger, cause):
+        return RestartDecision(context.internal, wake_at=wait)
+    if may_restart(context, context.internal, cause):
         return restart(context, replicas, own, cause)
-    failed = [r for r in own if not may_restart(context, context.ledger, r)]
+    failed = [r for r in own if not may_restart(context, context.internal, r)]
     failed.sort(key=lambda r: r is not cause)
     # Decision 30: an elastic job may go on without them; the next pass then restarts the others.
     return RestartDecision(
-        context.ledger.lose(r.name for r in failed), failed_for_good=tuple(failed)
+        context.internal.lose(r.name for r in failed), failed_for_good=tuple(failed)
     )
 
 
@@ -76,13 +76,13 @@ def _split(
 
     Until all replicas run again, a survivor's failure belongs to it.
     """
-    ledger = context.ledger
-    if not context.workload.survivors_stay or ledger.ready_at is not None:
+    internal = context.internal
+    if not context.workload.survivors_stay or internal.ready_at is not None:
         return [], list(down)
     same: list[Replica] = []
     fresh: list[Replica] = []
     for replica in down:
-        survived = ledger.wanted(replica.name) < ledger.attempt
+        survived = internal.wanted(replica.name) < internal.attempt
         (same if survived else fresh).append(replica)
     return same, fresh
 
@@ -120,10 +120,10 @@ def _restart(
     context: ReconcileContext, replicas: Sequence[Replica], fresh: Sequence[Replica], cause: Replica
 ) -> RestartDecision:
     """Start those that are down anew, and in a job whose survivors cannot stay, all others too."""
-    ledger, now = context.ledger, context.now
+    internal, now = context.internal, context.now
     end = cause.exit or Exit()
     failures = restart_backoff.count_failure_in_row(
-        ledger.failures, ledger.ready_at, now, context.settings
+        internal.failures, internal.ready_at, now, context.settings
     )
     start = now + restart_backoff.restart_delay(failures, context.settings, free=end.free)
     # Decision 24. A process group cannot be rejoined, but agents of torchrun take newcomers in:
@@ -136,15 +136,15 @@ def _restart(
     affected = fresh if some else replicas
     ended = attempt_end(now, end.reason, cause.name, end)
     if some:
-        ledger = ledger.restart_some([r.name for r in fresh], ended, start)
+        internal = internal.restart_some([r.name for r in fresh], ended, start)
     else:
         apart = [r.name for r in context.view.replicas if r.type.restarts_alone]
-        ledger = ledger.restart_all(ended, start, apart)
-    ledger = replace(ledger, failures=failures)
+        internal = internal.restart_all(ended, start, apart)
+    internal = replace(internal, failures=failures)
     if not end.free:  # decision 24: however many failed, the incident costs one
-        ledger = replace(ledger, backoff=ledger.backoff + 1).count(count_by_type(affected))
+        internal = replace(internal, backoff=internal.backoff + 1).count(count_by_type(affected))
     return RestartDecision(
-        ledger,
+        internal,
         incidents=(Incident(cause, end, len(affected), start),),
         restarted=frozenset(r.name for r in affected),
     )
@@ -157,7 +157,7 @@ def _newcomers_fail_soon(context: ReconcileContext, failures: int) -> bool:
     torch/distributed/elastic/rendezvous/dynamic_rendezvous.py); survivors whose processes hang
     then wait in it for ever, and only a new start of all of them helps.
     """
-    ready_at = context.ledger.ready_at
+    ready_at = context.internal.ready_at
     return failures > 1 and (ready_at is None or context.now - ready_at < membership_grace(context))
 
 

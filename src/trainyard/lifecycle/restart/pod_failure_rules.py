@@ -13,7 +13,7 @@ from typing import Any
 from trainyard.kinds.shared.pods.container_roles import SIDECAR
 from trainyard.kinds.shared.workload import ExitCodes, FailureAction, FailureRule, ReplicaType
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.outcomes import DISRUPTIONS, Exit, Ruling, State, is_disruption
+from trainyard.lifecycle.replica_state import DISRUPTIONS, Exit, Ruling, State, is_disruption
 
 _DISRUPTION_TARGET = "DisruptionTarget"
 _FALLOUT_EXIT_CODE = 1

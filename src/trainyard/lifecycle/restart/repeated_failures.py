@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.kinds.shared.workload import FailureAction, Scope
-from trainyard.lifecycle.ledger import Repeat
-from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.internal_status import Repeat
 from trainyard.lifecycle.progress import progress_status
 from trainyard.lifecycle.progress.progress_since_restart import TrainingPosition
 from trainyard.lifecycle.reconcile_context import REPEATS_IN_VAIN, ReconcileContext, RestartDecision
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica, end_order
 from trainyard.lifecycle.restart import restart_backoff
 
@@ -46,13 +46,13 @@ def current_position(context: ReconcileContext) -> TrainingPosition:
 def with_refilled_budget(context: ReconcileContext) -> ReconcileContext:
     """With the whole budget, where `runPolicy.backoffReset` is OnProgress and it has got further
     since a restart cost something."""
-    ledger = context.ledger
+    internal = context.internal
     if not context.workload.resets_budget_on_progress or not current_position(
         context
-    ).is_further_than(ledger.reached):
+    ).is_further_than(internal.reached):
         return context
-    records = {name: replace(record, restarts=0) for name, record in ledger.records.items()}
-    return context.with_ledger(replace(ledger, backoff=0, records=records))
+    records = {name: replace(record, restarts=0) for name, record in internal.records.items()}
+    return context.with_internal(replace(internal, backoff=0, records=records))
 
 
 def find_culprit(own: Sequence[Replica], cause: Replica, seconds: float) -> Replica:
@@ -71,33 +71,33 @@ def is_in_vain(context: ReconcileContext, replica: Replica) -> bool:
     if not context.workload.restart_judge:
         return False
     return (
-        context.ledger.record(replica.name).in_vain
+        context.internal.record(replica.name).in_vain
         or _next(context, replica).times >= REPEATS_IN_VAIN
     )
 
 
 def record_failures(context: ReconcileContext, response: RestartDecision) -> RestartDecision:
-    """The answer, with what has failed by now in the account; `job` is as it was before."""
-    ledger = response.ledger
+    """The response, with what has failed by now in its internal status."""
+    internal = response.internal
     told: dict[str, Repeat] = {}
     for replica in _fresh(context, response):
         repeat = _next(context, replica)
         if repeat.text:
             told[replica.name] = repeat
-            attempts = _told_in(ledger.attempts, context.ledger.attempts, replica.name, repeat)
-            ledger = replace(ledger, attempts=attempts)
+            attempts = _told_in(internal.attempts, context.internal.attempts, replica.name, repeat)
+            internal = replace(internal, attempts=attempts)
         if _is_alone(context, replica):
-            record = ledger.record(replica.name)
+            record = internal.record(replica.name)
             in_vain = record.in_vain or is_in_vain(context, replica)
             changed = replace(record, repeat=_kept(repeat), in_vain=in_vain)
             if changed != record:
-                ledger = ledger.put({replica.name: changed})
+                internal = internal.put({replica.name: changed})
         else:
-            ledger = replace(ledger, repeat=_kept(repeat))
+            internal = replace(internal, repeat=_kept(repeat))
     if any(not i.exit.free and not i.members_changed for i in response.incidents):
-        ledger = replace(ledger, reached=current_position(context))
-    if told or ledger is not response.ledger:
-        return replace(response, ledger=ledger, repeats=told)
+        internal = replace(internal, reached=current_position(context))
+    if told or internal is not response.internal:
+        return replace(response, internal=internal, repeats=told)
     return response
 
 
@@ -124,7 +124,7 @@ def _is_known(context: ReconcileContext, replica: Replica) -> bool:
     """Whether it had failed for good before: of some, the cause is awaited after they are told."""
     if _is_alone(context, replica):
         return replica.entry is not None and replica.entry["phase"] == "Failed"
-    return context.ledger.is_lost(replica.name)
+    return context.internal.is_lost(replica.name)
 
 
 def _failed(replica: Replica) -> bool:
@@ -134,7 +134,7 @@ def _failed(replica: Replica) -> bool:
 def _next(context: ReconcileContext, replica: Replica) -> Repeat:
     """With this failure: how often in a row it has been so."""
     alone = _is_alone(context, replica)
-    before = context.ledger.record(replica.name).repeat if alone else context.ledger.repeat
+    before = context.internal.record(replica.name).repeat if alone else context.internal.repeat
     reached = current_position(context)
     if before is not None and _has_gained(context, replica, before, reached, alone=alone):
         before = None
@@ -161,7 +161,7 @@ def _has_gained(
     if (further := reached.is_further_than(before.reached)) is not None:
         return further
     pod = replica.pod
-    since = (pod.started if pod is not None else None) if alone else context.ledger.ready_at
+    since = (pod.started if pod is not None else None) if alone else context.internal.ready_at
     return restart_backoff.was_long_healthy_run(since, context.now, context.settings)
 
 

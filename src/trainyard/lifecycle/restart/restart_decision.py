@@ -15,9 +15,9 @@ from itertools import filterfalse
 
 from trainyard.kinds.shared.workload import Scope
 from trainyard.lifecycle.elastic import elastic_restarts
-from trainyard.lifecycle.ledger import COMPLETED, attempt_end
-from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.internal_status import COMPLETED, attempt_end
 from trainyard.lifecycle.reconcile_context import Incident, ReconcileContext, RestartDecision
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import (
     group_restarts,
@@ -38,13 +38,13 @@ def decide(context: ReconcileContext) -> RestartDecision:
 
 def keep_rulings(context: ReconcileContext, response: RestartDecision) -> RestartDecision:
     """With what rules said of replicas which a later pass may see less of."""
-    ledger, ruled = response.ledger, {}
+    internal, ruled = response.internal, {}
     for replica in (*response.failed_for_good, *_taken_and_ruled(context, response)):
         ruling = replica.exit.ruling if replica.exit else None
-        record = ledger.record(replica.name)
+        record = internal.record(replica.name)
         if record.ruling != ruling:
             ruled[replica.name] = replace(record, ruling=ruling)
-    return replace(response, ledger=ledger.put(ruled)) if ruled else response
+    return replace(response, internal=internal.put(ruled)) if ruled else response
 
 
 def _taken_and_ruled(context: ReconcileContext, response: RestartDecision) -> Iterator[Replica]:
@@ -58,14 +58,14 @@ def _taken_and_ruled(context: ReconcileContext, response: RestartDecision) -> It
 def _decide(context: ReconcileContext) -> RestartDecision:
     ended = context.view.not_running
     down = [r for r in ended if r.state is State.FAILED or r.state is State.TAKEN]
-    again = [r for r in ended if restarts_after_success(context.workload, context.ledger, r)]
+    again = [r for r in ended if restarts_after_success(context.workload, context.internal, r)]
     if context.workload.scope is Scope.REPLICA:
         return _decide_each(context, down, again)
     if not any(t.restarts_alone for t in context.workload.types):
         return _decide_together(context, down, again)
     alone = _decide_each(context, *(list(filter(_restarts_alone, each)) for each in (down, again)))
     rest = (list(filterfalse(_restarts_alone, each)) for each in (down, again))
-    return _combine(alone, _decide_together(context.with_ledger(alone.ledger), *rest))
+    return _combine(alone, _decide_together(context.with_internal(alone.internal), *rest))
 
 
 def _restarts_alone(replica: Replica) -> bool:
@@ -73,9 +73,9 @@ def _restarts_alone(replica: Replica) -> bool:
 
 
 def _combine(first: RestartDecision, second: RestartDecision) -> RestartDecision:
-    """Both answers; the account is the second's, which began with the first's."""
+    """Both answers; the internal status is the second's, which began with the first's."""
     return RestartDecision(
-        second.ledger,
+        second.internal,
         incidents=(*first.incidents, *second.incidents),
         failed_for_good=(*first.failed_for_good, *second.failed_for_good),
         wake_at=earliest(first.wake_at, second.wake_at),
@@ -100,12 +100,12 @@ def _decide_each(
 def _decide_together(
     context: ReconcileContext, down: Sequence[Replica], again: Sequence[Replica]
 ) -> RestartDecision:
-    gone = [r for r in down if context.ledger.is_lost(r.name)]
+    gone = [r for r in down if context.internal.is_lost(r.name)]
     replicas = list(filterfalse(_restarts_alone, context.view.replicas))
     if gone:  # an elastic job went on without them
-        down = [r for r in down if not context.ledger.is_lost(r.name)]
-        replicas = [r for r in replicas if not context.ledger.is_lost(r.name)]
-    response = RestartDecision(context.ledger)
+        down = [r for r in down if not context.internal.is_lost(r.name)]
+        replicas = [r for r in replicas if not context.internal.is_lost(r.name)]
+    response = RestartDecision(context.internal)
     if down:
         unknown = (r for r in replicas if r.state is State.UNKNOWN)
         lost = (_lost_with_node(context, replica) for replica in unknown)
@@ -113,7 +113,7 @@ def _decide_together(
         decide_on = elastic_restarts.decide if is_elastic else group_restarts.decide
         response = decide_on(context, replicas, [*down, *lost])
     if not response.restarted and not response.failed_for_good:
-        response = _restart_after_success(context.with_ledger(response.ledger), response, again)
+        response = _restart_after_success(context.with_internal(response.internal), response, again)
     return replace(response, failed_for_good=(*response.failed_for_good, *gone))
 
 
@@ -137,19 +137,19 @@ def _restart_after_success(
     context: ReconcileContext, response: RestartDecision, again: Sequence[Replica]
 ) -> RestartDecision:
     """In a job that otherwise restarts together: each costs one, alone."""
-    ledger, incidents, wake_at = context.ledger, [], response.wake_at
+    internal, incidents, wake_at = context.internal, [], response.wake_at
     for replica in again:
         due = _success_decided_at(context, replica)
         if context.now < due:
             wake_at = earliest(wake_at, due)
-        elif restarts_after_success(context.workload, ledger, replica):
+        elif restarts_after_success(context.workload, internal, replica):
             closed = attempt_end(context.now, COMPLETED, replica.name, replica.exit)
-            ledger = ledger.restart_some([replica.name], closed, context.now)
-            ledger = replace(ledger, backoff=ledger.backoff + 1).count({replica.type.name: 1})
+            internal = internal.restart_some([replica.name], closed, context.now)
+            internal = replace(internal, backoff=internal.backoff + 1).count({replica.type.name: 1})
             incidents.append(Incident(replica, replica.exit or Exit(), 1, context.now))
     return replace(
         response,
-        ledger=ledger,
+        internal=internal,
         incidents=(*response.incidents, *incidents),
         restarted=response.restarted.union(incident.cause.name for incident in incidents),
         wake_at=wake_at,

@@ -15,9 +15,9 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
     Workload,
 )
-from trainyard.lifecycle.ledger import Ledger
-from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.internal_status import InternalStatus
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.restart import repeated_failures
 from trainyard.schema.dataclass import dataclass
@@ -52,19 +52,19 @@ def meaning_of(replica_type: ReplicaType) -> RestartPolicyMeaning:
     return MEANINGS[replica_type.policy]
 
 
-def may_restart(context: ReconcileContext, ledger: Ledger, replica: Replica) -> bool:
+def may_restart(context: ReconcileContext, internal: InternalStatus, replica: Replica) -> bool:
     """Whether policy and budget allow this replica's end to be followed by a restart."""
     assert replica.exit is not None
     if fails_job(replica):
         return False
     if replica.exit.free:  # decision 24: what was taken away comes back whatever the policy
         return True
-    if not _allows(replica) or not _has_budget(context.workload, ledger, replica):
+    if not _allows(replica) or not _has_budget(context.workload, internal, replica):
         return False
     return not repeated_failures.is_in_vain(context, replica)
 
 
-def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+def restarts_after_success(workload: Workload, internal: InternalStatus, replica: Replica) -> bool:
     """Whether an exit 0 is followed by a restart; never where that exit ends the job.
 
     Decision 23: with the budget spent it counts as succeeded.
@@ -74,7 +74,7 @@ def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica)
         and meaning_of(replica.type).after_success
         and workload.restart_after_success
         and replica.key != workload.deciding_replica
-        and _has_budget(workload, ledger, replica)
+        and _has_budget(workload, internal, replica)
     )
 
 
@@ -98,7 +98,7 @@ def is_cause_certain(context: ReconcileContext, cause: Replica) -> bool:
         return not ruling.by_code
     if context.workload.pod_failure_rules and not identifies_cause(cause):
         return False
-    may = may_restart(context, context.ledger, cause)
+    may = may_restart(context, context.internal, cause)
     if context.workload.restart_judge and not identifies_cause(cause):
         return may and repeated_failures.describe_lasting_cause(cause.exit)[1] != ""
     return may or not meaning_of(cause.type).depends_on_exit
@@ -123,6 +123,6 @@ def _allows(replica: Replica) -> bool:
     return not end.is_permanent and meaning_of(replica.type).allows(end)
 
 
-def _has_budget(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
-    spent = ledger.spent(replica.name, is_shared=workload.shared_budget)
+def _has_budget(workload: Workload, internal: InternalStatus, replica: Replica) -> bool:
+    spent = internal.spent(replica.name, is_shared=workload.shared_budget)
     return spent < replica.type.limit

@@ -11,9 +11,9 @@ from typing import Any
 from trainyard.kinds.shared.reasons import STOPPED
 from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.outcomes import GIVEN_UP, State
 from trainyard.lifecycle.pods import pod_cleanup
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_state import GIVEN_UP, State
 from trainyard.lifecycle.replica_view import Entry, Replica, View
 
 _COUNTED = {state.value: state.value.lower() for state in State}
@@ -59,7 +59,7 @@ def build_tasks_and_aggregate(
         counts[_COUNTED[entry["phase"]]] += 1
         by_type[replica.type.name].append(entry)
     tasks = [
-        {"type": name, "restartCount": context.ledger.restarts.get(name, 0), "replicas": entries}
+        {"type": name, "restartCount": context.internal.restarts.get(name, 0), "replicas": entries}
         for name, entries in by_type.items()
     ]
     return tasks, counts

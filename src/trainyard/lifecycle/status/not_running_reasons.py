@@ -9,9 +9,9 @@ from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.kueue import kueue_admission
 from trainyard.lifecycle.observed import Conflict, Observed, Refusal
-from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.pods.dependents import Needs
 from trainyard.lifecycle.reconcile_context import ReconcileContext
+from trainyard.lifecycle.replica_state import State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.schema.dataclass import dataclass
 

@@ -20,10 +20,10 @@ from trainyard.kinds.shared.reasons import (
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Event
-from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.internal_status import InternalStatus
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.reconcile_context import RestartDecision, Verdict
+from trainyard.lifecycle.replica_state import State
 from trainyard.lifecycle.replica_view import Replica, View
 from trainyard.lifecycle.status import aggregate, conditions
 from trainyard.lifecycle.status.conditions import Conditions
@@ -56,25 +56,25 @@ class StatusBuilder:
 
     # What others may have written into the status (decision 105).
 
-    def repair_unfinished(self, ledger: Ledger) -> None:
+    def repair_unfinished(self, internal: InternalStatus) -> None:
         """The job has not ended, whatever its status says, and may never have been paused."""
         self.conditions.drop(ConditionType.FAILED)
         self.fields.pop("completionTime", None)
-        if not ledger.paused and self.conditions.is_true(ConditionType.PAUSED):
+        if not internal.paused and self.conditions.is_true(ConditionType.PAUSED):
             self._set_not_paused()
-        resumes = ledger.resumed and "startTime" not in self.fields
+        resumes = internal.resumed and "startTime" not in self.fields
         if self.phase == Phase.RESUMING and not resumes:
             self.fields["phase"] = Phase.PENDING.value
 
-    def repair_finished(self, ledger: Ledger) -> None:
-        """The job has ended, as its account says, whatever its status says."""
-        self.fields["phase"] = ledger.ended
+    def repair_finished(self, internal: InternalStatus) -> None:
+        """The job has ended, as its internal status says, whatever the rest of it says."""
+        self.fields["phase"] = internal.ended
         if "completionTime" not in self.fields:
-            last = ledger.attempts[-1] if ledger.attempts else {}
+            last = internal.attempts[-1] if internal.attempts else {}
             self.fields["completionTime"] = last.get("endTime", render(self._now))
         message = texts.has_failed(self._workload)
         conditions.restore_final_conditions(
-            self.conditions, ledger.ended, ConditionReason.FAILED, message
+            self.conditions, internal.ended, ConditionReason.FAILED, message
         )
 
     # The beginning, and what is wrong from the beginning.
@@ -105,13 +105,13 @@ class StatusBuilder:
         if first:
             self._event(EventReason.START, texts.INITIALIZED)
 
-    def report_new_pods(self, replicas: Sequence[Replica], ledger: Ledger) -> None:
+    def report_new_pods(self, replicas: Sequence[Replica], internal: InternalStatus) -> None:
         """Pods are created: one event, since one for each would cost as much as the pod."""
-        attempts = [(replica.name, ledger.wanted(replica.name)) for replica in replicas]
+        attempts = [(replica.name, internal.wanted(replica.name)) for replica in replicas]
         if len(attempts) > 1:
             self._event(EventReason.NEW_REPLICA, texts.new_replicas(attempts))
         for name, attempt in attempts if len(attempts) == 1 else ():
-            text = texts.new_replica(name, attempt, grown=ledger.is_first(name))
+            text = texts.new_replica(name, attempt, grown=internal.is_first(name))
             self._event(EventReason.NEW_REPLICA, text)
 
     def report_in_place_start(self, attempts: Sequence[tuple[str, int]]) -> None:
@@ -178,7 +178,7 @@ class StatusBuilder:
         """Replicas are restarted."""
         for incident in response.incidents:
             seconds = (incident.start - self._now).total_seconds()
-            budget = self._budget_text(response.ledger, incident.cause)
+            budget = self._budget_text(response.internal, incident.cause)
             self._preflight(incident.cause)
             if incident.members_changed:
                 text = texts.followed_membership_change(incident.cause, incident.restarted, seconds)
@@ -230,8 +230,8 @@ class StatusBuilder:
         are_well = counts["running"] + counts["succeeded"] == sum(counts.values())
         return texts.RUNNING if are_well else texts.NO_FAILURE
 
-    def _budget_text(self, ledger: Ledger, replica: Replica) -> str:
-        spent = ledger.spent(replica.name, is_shared=self._workload.shared_budget)
+    def _budget_text(self, internal: InternalStatus, replica: Replica) -> str:
+        spent = internal.spent(replica.name, is_shared=self._workload.shared_budget)
         return texts.budget(spent, replica.type.limit)
 
     # Running or not.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.replica_state import State
 
 Obj = dict[str, Any]
 _PHASES = frozenset(state.value for state in State)

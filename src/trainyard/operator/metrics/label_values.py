@@ -6,8 +6,8 @@ Kubelets, and whoever may write a pod's status, can invent reasons; each new one
 from __future__ import annotations
 
 from trainyard.kinds.shared.reasons import ConditionReason
-from trainyard.lifecycle.ledger import COMPLETED
-from trainyard.lifecycle.outcomes import DISRUPTIONS, VANISHED
+from trainyard.lifecycle.internal_status import COMPLETED
+from trainyard.lifecycle.replica_state import DISRUPTIONS, VANISHED
 
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 _DISRUPTION_CONDITIONS = (

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
-from trainyard.lifecycle.ledger import final_phase
+from trainyard.lifecycle.internal_status import final_phase
 from trainyard.schema.times import parse
 
 

@@ -55,18 +55,18 @@ class Ruling:
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Ruling:
-        """From a job's account."""
+        """From `status.internal`."""
         marks = {mark: obj.get(name, False) for mark, name in _FLAGS.items()}
         return cls(FailureAction(obj["action"]), obj["text"], **marks)
 
     def encode(self) -> dict[str, Any]:
-        """For a job's account."""
+        """For `status.internal`."""
         marks = {name: True for mark, name in _FLAGS.items() if getattr(self, mark)}
         return {"action": self.action.value, "text": self.text, **marks}
 
 
 _FLAGS = {"tells": "tells", "by_code": "byCode", "taken": "taken"}
-"""What else a ruling says, by the names in a job's account."""
+"""What else a ruling says, by the names in `status.internal`."""
 
 
 _ACTION_TEXTS = {

@@ -13,7 +13,7 @@ from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import Owned, Pod
 from trainyard.lifecycle.observed import Container, observed_resources
-from trainyard.lifecycle.outcomes import Exit, exit_of, is_disruption
+from trainyard.lifecycle.replica_state import Exit, exit_of, is_disruption
 
 
 def ended(name: str, code: int, second: int | None = None, **more: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
-from trainyard.lifecycle.outcomes import Exit, Ruling
 from trainyard.lifecycle.progress.progress_since_restart import TrainingPosition
+from trainyard.lifecycle.replica_state import Exit, Ruling
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse, render
 
@@ -47,13 +47,13 @@ class Repeat:
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any] | None) -> Repeat | None:
-        """From a job's account."""
+        """From `status.internal`."""
         if not obj:
             return None
         return cls(obj["cause"], obj["times"], reached=TrainingPosition.decode(obj.get("reached")))
 
     def encode(self) -> dict[str, Any]:
-        """For a job's account."""
+        """For `status.internal`."""
         obj: dict[str, Any] = {"cause": self.key, "times": self.times}
         if reached := self.reached.encode():
             obj["reached"] = reached
@@ -65,8 +65,8 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """One replica's account, where it differs from the job's.
+class ReplicaRecord:
+    """What is remembered of one replica, where it differs from the job.
 
     `attempt` is that of the pod that it wants; `restarts` are those that count; `failures` are
     those in a row without a healthy run; its next pod is not created before `not_before`. One that
@@ -90,7 +90,7 @@ class Record:
     in_vain: bool = False
 
     @classmethod
-    def decode(cls, obj: Mapping[str, Any]) -> Record:
+    def decode(cls, obj: Mapping[str, Any]) -> ReplicaRecord:
         return cls(
             attempt=obj["attempt"],
             restarts=obj.get("restarts", 0),
@@ -126,8 +126,8 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
-    """The job's account.
+class InternalStatus:
+    """What is remembered of a job: `status.internal`, and the history beside it.
 
     `attempt` is the running number; replicas without a record want a pod of attempt `floor`.
     `backoff` counts restarts against the shared budget. `ready_at` tells when all replicas of this
@@ -136,7 +136,7 @@ class Ledger:
     A job that is `evicted` (`held` in the status) has no pods since a queue took its admission back
     (decision 171). `repeat` is of replicas that restart together. `in_place_until` is set while
     pods of the attempt before are to go on with this one (decision 284). `features` are fields that
-    policies keep here, by their names in the status; the ledger carries them unread.
+    policies keep here, by their names in the status; they are carried unread.
     """
 
     attempt: int = 1
@@ -157,12 +157,12 @@ class Ledger:
     reached: TrainingPosition = NO_POSITION
     """How far it had got when a restart cost something last."""
     features: Mapping[str, Any] = field(default_factory=dict)
-    records: Mapping[str, Record] = field(default_factory=dict)
+    records: Mapping[str, ReplicaRecord] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
     attempts: tuple[Mapping[str, Any], ...] = ()
 
     @classmethod
-    def decode(cls, status: Mapping[str, Any], features: Iterable[str] = ()) -> Ledger:
+    def decode(cls, status: Mapping[str, Any], features: Iterable[str] = ()) -> InternalStatus:
         """From a job's status; a new job's is empty. `features`: fields of policies to carry."""
         internal = status.get("internal") or {}
         return cls(
@@ -184,7 +184,8 @@ class Ledger:
             reached=TrainingPosition.decode(internal.get("reached")),
             features={name: internal[name] for name in features if internal.get(name)},
             records={
-                name: Record.decode(obj) for name, obj in internal.get("replicas", {}).items()
+                name: ReplicaRecord.decode(obj)
+                for name, obj in internal.get("replicas", {}).items()
             },
             restarts={
                 task["type"]: task["restartCount"]
@@ -242,13 +243,13 @@ class Ledger:
         """Whether the attempt under way began with a change of the job's size."""
         return len(self.attempts) > 1 and self.attempts[-2].get("reason") == RESIZED
 
-    def record(self, name: str) -> Record:
-        """The account of the replica with this pod name."""
-        return self.records.get(name) or Record(self.floor)
+    def record(self, name: str) -> ReplicaRecord:
+        """What is remembered of the replica with this pod name."""
+        return self.records.get(name) or ReplicaRecord(self.floor)
 
     def restart_all(
         self, ended: Mapping[str, Any], start: datetime, apart: Iterable[str] = ()
-    ) -> Ledger:
+    ) -> InternalStatus:
         """A new attempt of every replica that is not lost; it starts at `start`.
 
         Those `apart` restart alone, and keep theirs.
@@ -268,7 +269,7 @@ class Ledger:
 
     def restart_some(
         self, names: Iterable[str], ended: Mapping[str, Any], start: datetime
-    ) -> Ledger:
+    ) -> InternalStatus:
         """A new attempt for which only some replicas get new pods."""
         number = self._next_number
         return replace(
@@ -279,12 +280,12 @@ class Ledger:
             attempts=self._next(ended, start),
         )
 
-    def join(self, names: Iterable[str], attempt: int) -> Ledger:
+    def join(self, names: Iterable[str], attempt: int) -> InternalStatus:
         """Let further replicas get new pods in that attempt."""
-        return self.put({name: Record(attempt) for name in names})
+        return self.put({name: ReplicaRecord(attempt) for name in names})
 
-    def put(self, records: Mapping[str, Record]) -> Ledger:
-        """With these accounts of replicas."""
+    def put(self, records: Mapping[str, ReplicaRecord]) -> InternalStatus:
+        """With these records of replicas."""
         return replace(self, records={**self.records, **records})
 
     def is_lost(self, name: str) -> bool:
@@ -292,9 +293,9 @@ class Ledger:
         record = self.records.get(name)
         return record is not None and record.lost
 
-    def lose(self, names: Iterable[str]) -> Ledger:
+    def lose(self, names: Iterable[str]) -> InternalStatus:
         """Go on without these replicas."""
-        return self.put({name: Record(self.wanted(name), lost=True) for name in names})
+        return self.put({name: ReplicaRecord(self.wanted(name), lost=True) for name in names})
 
     def spent(self, name: str, *, is_shared: bool) -> int:
         """Restarts so far, of the budget that this replica has alone or that all share."""
@@ -303,18 +304,18 @@ class Ledger:
         record = self.records.get(name)
         return record.restarts if record else 0
 
-    def count(self, types: Mapping[str, int]) -> Ledger:
+    def count(self, types: Mapping[str, int]) -> InternalStatus:
         """Add to the restarts that are told per type."""
         counts = dict(self.restarts)
         for name, number in types.items():
             counts[name] = counts.get(name, 0) + number
         return replace(self, restarts=counts)
 
-    def begin(self, start: datetime) -> Ledger:
+    def begin(self, start: datetime) -> InternalStatus:
         """The first attempt."""
         return replace(self, attempts=()).open(self.attempt, start)
 
-    def close(self, ended: Mapping[str, Any]) -> Ledger:
+    def close(self, ended: Mapping[str, Any]) -> InternalStatus:
         """End the current attempt without another one. `ended` may tell whose attempt it was.
 
         One that was still to start when it ended starts with its end.
@@ -327,7 +328,7 @@ class Ledger:
             closed["startTime"] = closed["endTime"]
         return replace(self, attempts=(*self.attempts[:-1], closed))
 
-    def note(self, entry: Mapping[str, Any], start: datetime) -> Ledger:
+    def note(self, entry: Mapping[str, Any], start: datetime) -> InternalStatus:
         """Add the finished attempt of a single replica, which starts anew at `start`.
 
         What is under way has the highest number that any replica has reached.
@@ -336,12 +337,12 @@ class Ledger:
         number = max(current["number"], entry["number"] + 1)
         return replace(self, attempts=(*others, entry)).open(number, start)
 
-    def note_beside(self, entry: Mapping[str, Any]) -> Ledger:
+    def note_beside(self, entry: Mapping[str, Any]) -> InternalStatus:
         """Add the finished attempt of a single replica, while that of the others goes on."""
         *others, current = self.attempts
         return replace(self, attempts=(*others, entry, current)[-HISTORY:])
 
-    def open(self, number: int, start: datetime) -> Ledger:
+    def open(self, number: int, start: datetime) -> InternalStatus:
         """Begin an attempt after the last one has ended."""
         opened = {"number": number, "startTime": render(start)}
         return replace(self, attempts=(*self.attempts, opened)[-HISTORY:])
@@ -357,13 +358,13 @@ class Ledger:
 
 
 def final_phase(status: Mapping[str, Any]) -> str:
-    """The phase that a job has ended with, by its account; "" while it has not ended.
+    """The phase that a job has ended with, by `status.internal`; "" while it has not ended.
 
     The phase itself anybody may have written who may write a status (decision 105).
     """
-    account = status.get("internal") or {}
-    if "ended" in account:
-        return str(account["ended"])
+    internal = status.get("internal") or {}
+    if "ended" in internal:
+        return str(internal["ended"])
     # Those that ended under an earlier version have no such entry.
     conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
     phase = str(status.get("phase", ""))
