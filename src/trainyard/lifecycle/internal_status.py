@@ -122,7 +122,7 @@ class ReplicaRecord:
             "excused": self.excused,
             "inVain": self.in_vain,
         }
-        return obj | {name: True for name, holds in marks.items() if holds}
+        return obj | {name: True for name, is_set in marks.items() if is_set}
 
 
 @dataclass(frozen=True, slots=True)

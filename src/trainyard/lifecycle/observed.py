@@ -52,14 +52,14 @@ class Container:
 
     def to_status(self) -> dict[str, Any]:
         """One element of `containers` in a job's status."""
-        told: dict[str, Any] = {"name": self.name, "state": self.state}
+        status: dict[str, Any] = {"name": self.name, "state": self.state}
         if self.is_init:
-            told["role"] = SIDECAR if self.is_sidecar else INIT  # decision 108
+            status["role"] = SIDECAR if self.is_sidecar else INIT  # decision 108
         if self.exit_code is not None:
-            told["exitCode"] = self.exit_code
+            status["exitCode"] = self.exit_code
         if self.reason:
-            told["reason"] = self.reason
-        return told
+            status["reason"] = self.reason
+        return status
 
     @property
     def failed(self) -> bool:
@@ -126,7 +126,7 @@ class Pod:
         meta, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
         label, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
-        containers, told = _intern_containers(_decode_containers(spec, status))
+        containers, statuses = _intern_containers(_decode_containers(spec, status))
         stopped = conditions.get(STOPPED, {})
         is_stopped = stopped.get("status") == "True"
         placed = conditions.get("PodScheduled", {})
@@ -162,7 +162,7 @@ class Pod:
             containers=containers,
             stopped=parse_stopped(stopped.get("message", "")) if is_stopped else frozenset(),
             stopped_since=parse(stopped.get("lastTransitionTime")) if is_stopped else None,
-            container_statuses=told,
+            container_statuses=statuses,
         )
 
 

@@ -32,8 +32,8 @@ def evict(internal: InternalStatus, now: datetime) -> InternalStatus:
     resumed = internal.resumed or internal.paused
     if not internal.attempts:  # it has yet to start for the first time
         return replace(internal, paused=False, resumed=resumed).begin(now)
-    held = replace(internal, paused=False, evicted=True, resumed=resumed)
-    return replace(held.close(attempt_end(now, EVICTED)), ready_at=None)
+    evicted = replace(internal, paused=False, evicted=True, resumed=resumed)
+    return replace(evicted.close(attempt_end(now, EVICTED)), ready_at=None)
 
 
 def resume(context: ReconcileContext) -> tuple[InternalStatus, frozenset[str]]:

@@ -1,7 +1,7 @@
-"""What a job's own pods have said of it, through their channel to the controller.
+"""What a job's own pods report, through their channel to the controller.
 
-It is observed like anything else, but known only to the controller that heard it: what must last is
-in the job's status.
+It is observed like anything else, but known only to the controller that received it: what must last
+is in the job's status.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class ProcessWork:
-    """What one process has done since it told its first step, in its own seconds since then.
+    """What one process has done since it reported its first step, in its own seconds since then.
 
-    `began` with step `first`, by the controller's clock. The step that was told last came after
+    `began` with step `first`, by the controller's clock. The step reported last came after
     `seconds`; `saved` is the step of its last checkpoint, and after how many seconds that was
     whole. `saving`: seconds in which it wrote checkpoints.
     """
@@ -49,10 +49,10 @@ class ProcessWork:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the training is, as last told; None where nothing was said.
+    """How far the training is, as last reported; None where nothing is known.
 
-    `at`: when the controller heard it. `rate`: steps a second. `remaining`: seconds, as of then.
-    `source`: whence it is known where the program does not tell it itself.
+    `at`: when the controller received it. `rate`: steps a second. `remaining`: seconds, as of then.
+    `source`: whence it is known where the program does not report it itself.
     """
 
     at: datetime
@@ -69,8 +69,8 @@ class Progress:
     source: str = ""
 
     @property
-    def says_where(self) -> bool:
-        """Whether it tells how far the training is."""
+    def has_position(self) -> bool:
+        """Whether it says how far the training is."""
         return self.step is not None or self.percentage is not None
 
     def after(self, before: Progress | None) -> Progress:
@@ -79,9 +79,9 @@ class Progress:
         known of it otherwise."""
         if before is None:
             return self
-        if self.source and before.says_where and not before.source:
+        if self.source and before.has_position and not before.source:
             return before
-        if not self.says_where:
+        if not self.has_position:
             now = replace(
                 self,
                 step=before.step,
@@ -103,7 +103,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveCounts:
-    """What can be told of a training by its collectives alone, as of when the controller heard it:
+    """What is known of a training by its collectives alone, as of when the report was received:
     how many rank 0 has begun, how many a second, once that is known, and which cadence they have
     (`Rank.cadence`)."""
 
@@ -175,13 +175,13 @@ class InPlaceReport:
 
 @dataclass(frozen=True, slots=True)
 class PodReports:
-    """Everything that the pods of one job have said."""
+    """Everything that the pods of one job have reported."""
 
     progress: Progress | None = None
     ranks: tuple[RankReport, ...] = ()
     """The last report of each rank."""
     in_place: Mapping[str, InPlaceReport] = field(default_factory=dict)
-    """The last word of what holds a pod, by the pod's name."""
+    """How attempts in pods stand that can be restarted in place, by the pod's name."""
     node_checks: Mapping[str, NodeCheckReport] = field(default_factory=dict)
     """How the test of its node stands, by the pod's name."""
     stragglers: tuple[Straggler, ...] | None = None

@@ -30,14 +30,14 @@ class State(Enum):
 class Ruling:
     """What a rule of `podFailurePolicy` says of an end; `text` names the rule and what it matched.
 
-    `tells`: such an end is hardly ever the fallout of another. `by_code`: an exit code matched,
+    `is_cause`: such an end is hardly ever the fallout of another. `by_code`: an exit code matched,
     rather than what the cluster says of the pod. `taken`: it was taken away, and is not to come
     back for free.
     """
 
     action: FailureAction
     text: str
-    tells: bool
+    is_cause: bool
     by_code: bool
     taken: bool = False
 
@@ -65,7 +65,7 @@ class Ruling:
         return {"action": self.action.value, "text": self.text, **marks}
 
 
-_FLAGS = {"tells": "tells", "by_code": "byCode", "taken": "taken"}
+_FLAGS = {"is_cause": "tells", "by_code": "byCode", "taken": "taken"}
 """What else a ruling says, by the names in `status.internal`."""
 
 

@@ -112,8 +112,10 @@ def sort_replicas(
         if record is not None and record.ruling is not None:
             state, end = _as_ruled(state, end, entry, record.ruling)
         elif rules and end is not None and _are_rules_asked(state, end, stopped=stopped):
-            told = pod.container_statuses if pod else (entry or {}).get("containers") or ()
-            state, end = pod_failure_rules.apply_rules(rules, replica_type, state, end, pod, told)
+            containers = pod.container_statuses if pod else (entry or {}).get("containers") or ()
+            state, end = pod_failure_rules.apply_rules(
+                rules, replica_type, state, end, pod, containers
+            )
         replica = Replica(key, replica_type, name, state, pod, old, end, entry)
         replicas.append(replica)
         if state is not State.RUNNING:

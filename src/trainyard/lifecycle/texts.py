@@ -191,9 +191,9 @@ def hung(workload: Workload, why: str) -> str:
     return f"{workload.kind} {workload.name} has failed: it hangs; {why}"
 
 
-def launch_waits(words: str) -> str:
+def launch_waits(probe_output: str) -> str:
     """All replicas run, and the training has not begun."""
-    return f"The launch has not started: {words or 'its pod does not say why'}."
+    return f"The launch has not started: {probe_output or 'its pod does not say why'}."
 
 
 def hosts_differ(differences: str) -> str:
@@ -206,11 +206,11 @@ def preflight_failed(missing: str) -> str:
     return f"The launch has not started: its preflight failed; {missing}."
 
 
-def launch_overdue(workload: Workload, words: str) -> str:
+def launch_overdue(workload: Workload, probe_output: str) -> str:
     """It never began."""
     return (
         f"the launch has not started within launchTimeoutSeconds "
-        f"({workload.launch_timeout_seconds}): {words or 'its pod does not say why'}"
+        f"({workload.launch_timeout_seconds}): {probe_output or 'its pod does not say why'}"
     )
 
 

@@ -777,8 +777,8 @@ def test_what_failed_for_good_by_a_rule_comes_back_when_its_job_grows() -> None:
 
 
 @pytest.mark.parametrize("action", list(FailureAction))
-@pytest.mark.parametrize("mark", ["", "tells", "by_code", "taken"])
+@pytest.mark.parametrize("mark", ["", "is_cause", "by_code", "taken"])
 def test_a_ruling_is_kept_as_it_is(action: FailureAction, mark: str) -> None:
-    marks = {name: name == mark for name in ("tells", "by_code", "taken")}
+    marks = {name: name == mark for name in ("is_cause", "by_code", "taken")}
     ruling = Ruling(action, "podFailurePolicy.rules[0] (reason Deleted)", **marks)
     assert Ruling.decode(json.loads(json.dumps(ruling.encode()))) == ruling

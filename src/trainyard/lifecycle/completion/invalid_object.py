@@ -41,23 +41,25 @@ def plan_invalid(
 ) -> Plan:
     """What to do about such a job now."""
     before = dict(status or {})
-    held = Conditions(before.get("conditions") or (), now)
+    current = Conditions(before.get("conditions") or (), now)
     if ended := final_phase(before):
-        ours = held.get(ConditionType.FAILED).get("reason") == ConditionReason.INVALID_SPEC
-        conditions.restore_final_conditions(held, ended, ConditionReason.INVALID_SPEC, job.message)
+        ours = current.get(ConditionType.FAILED).get("reason") == ConditionReason.INVALID_SPEC
+        conditions.restore_final_conditions(
+            current, ended, ConditionReason.INVALID_SPEC, job.message
+        )
         new = before | {
             "phase": ended,
-            "conditions": held.encode(),
+            "conditions": current.encode(),
             "observedGeneration": job.generation,
         }
         return Plan(
             new if new != before else None, tuple(pod_cleanup.stop_all(pods)) if ours else ()
         )
-    held.drop(ConditionType.PAUSED)
-    conditions.set_failed(held, ConditionReason.INVALID_SPEC, job.message)
+    current.drop(ConditionType.PAUSED)
+    conditions.set_failed(current, ConditionReason.INVALID_SPEC, job.message)
     failed = before | {
         "phase": Phase.FAILED.value,
-        "conditions": held.encode(),
+        "conditions": current.encode(),
         "completionTime": render(now),
         "observedGeneration": job.generation,
         "internal": (before.get("internal") or {}) | {"ended": Phase.FAILED.value},

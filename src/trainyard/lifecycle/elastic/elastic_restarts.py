@@ -62,7 +62,7 @@ def _is_excused(context: ReconcileContext, replica: Replica) -> bool:
     has run well for long: a job that fails whatever its size must end, however often it changes.
     """
     ruling = replica.exit.ruling if replica.exit else None
-    if ruling is not None and ruling.tells:  # decision 115: nobody ends so because others did
+    if ruling is not None and ruling.is_cause:  # decision 115: nobody ends so because others did
         return False
     internal = context.internal
     at = _ended_at(context, replica)

@@ -22,8 +22,8 @@ from trainyard.lifecycle.replica_view import Replica, View, entries_of
 def at_reported_size(workload: Workload, status: Mapping[str, Any]) -> Workload:
     """With the size that status tells: nothing follows from one that is changed after the end."""
     # Decision 27: terminal is final.
-    told = {task["type"]: len(task["replicas"]) for task in status.get("tasks") or ()}
-    types = (replace(t, replicas=told.get(t.name, t.replicas)) for t in workload.types)
+    reported = {task["type"]: len(task["replicas"]) for task in status.get("tasks") or ()}
+    types = (replace(t, replicas=reported.get(t.name, t.replicas)) for t in workload.types)
     return replace(workload, types=tuple(types))
 
 
@@ -75,8 +75,8 @@ def _given_up_replicas(context: ReconcileContext) -> list[str]:
 
     def is_given_up(r: Replica) -> bool:
         alone = context.workload.scope is Scope.REPLICA or r.type.restarts_alone
-        told_failed = r.entry is not None and r.entry["phase"] == State.FAILED.value
-        return context.internal.is_lost(r.name) or (alone and told_failed)
+        has_failed = r.entry is not None and r.entry["phase"] == State.FAILED.value
+        return context.internal.is_lost(r.name) or (alone and has_failed)
 
     return [r.name for r in context.view.replicas if is_given_up(r)]
 

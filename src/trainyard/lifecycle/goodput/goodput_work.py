@@ -93,22 +93,22 @@ def update_work(
     process that was there before the one that is `known`."""
     if progress is None or progress.step is None:
         return None
-    told = progress.work
-    began = told.began if told is not None else progress.at
+    reported = progress.work
+    began = reported.began if reported is not None else progress.at
     numbers = [each["number"] for each in attempts if _started_at(each) <= began]
     if not numbers:
         return None
     attempt = max(numbers)
-    run = told.run if told is not None else f"attempt {attempt}"
-    first = told.first if told is not None else progress.step
+    run = reported.run if reported is not None else f"attempt {attempt}"
+    first = reported.first if reported is not None else progress.step
     before = known if known is not None and known.run == run else None
     if before is not None:
         # A report may have been under way for long, and none is heard before it is sent.
         began, first, attempt = min(began, before.began), before.first, before.attempt
     elif known is not None and not _is_next(known, progress.replica, began, attempt):
         return None
-    seconds = told.seconds if told is not None else (progress.at - began).total_seconds()
-    saved = told.saved if told is not None else _last_checkpoint(progress, began)
+    seconds = reported.seconds if reported is not None else (progress.at - began).total_seconds()
+    saved = reported.saved if reported is not None else _last_checkpoint(progress, began)
     return TrackedWork(
         run=run,
         replica=progress.replica,
@@ -118,7 +118,7 @@ def update_work(
         step=progress.step,
         seconds=max(seconds, 0.0),
         saved=saved or (before.saved if before is not None else None),
-        saving=told.saving if told is not None else 0.0,
+        saving=reported.saving if reported is not None else 0.0,
     )
 
 

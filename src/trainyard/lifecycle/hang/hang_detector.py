@@ -171,8 +171,8 @@ def mismatching_rank(ranks: Sequence[RankReport]) -> RankReport | None:
             by_place.setdefault((each.group, each.number), []).append((rank, each))
     for place in sorted(by_place):
         entries = by_place[place]
-        for told in ({r.rank: e.operation for r, e in entries}, _pending_sizes(entries)):
-            if (number := _first_deviating(told)) is not None:
+        for by_rank in ({r.rank: e.operation for r, e in entries}, _pending_sizes(entries)):
+            if (number := _first_deviating(by_rank)) is not None:
                 return next(rank for rank, _ in entries if rank.rank == number)
     at = {r.rank: f"{r.pending.group} {r.pending}" for r in pending if r.pending is not None}
     number = _first_deviating(at)
@@ -184,12 +184,12 @@ def _pending_sizes(entries: Sequence[tuple[RankReport, Collective]]) -> dict[int
     return {rank.rank: entry.sizes for rank, entry in entries if not entry.done}
 
 
-def _first_deviating(told: dict[int, str]) -> int | None:
+def _first_deviating(by_rank: dict[int, str]) -> int | None:
     """The first rank that does not say what most do."""
-    if len(set(told.values())) < 2:
+    if len(set(by_rank.values())) < 2:
         return None
-    [(most, _)] = Counter(dict(sorted(Counter(told.values()).items()))).most_common(1)
-    counts = Counter(told.values())
+    [(most, _)] = Counter(dict(sorted(Counter(by_rank.values()).items()))).most_common(1)
+    counts = Counter(by_rank.values())
     if len(set(counts.values())) == 1:  # no majority: the first is as good as any
-        most = told[min(told)]
-    return next(number for number, word in sorted(told.items()) if word != most)
+        most = by_rank[min(by_rank)]
+    return next(number for number, value in sorted(by_rank.items()) if value != most)

@@ -43,15 +43,15 @@ _REASONS = {
 @dataclass(frozen=True, slots=True)
 class HangObservation:
     """What the ranks do: those that report for the pods of this attempt, a finding, and whether it
-    has held for long enough to be told, and else when it will have."""
+    has lasted long enough to be reported, and else when it will have."""
 
     ranks: tuple[RankReport, ...] = ()
     verdict: hang_detector.HangVerdict | None = None
     is_due: bool = False
     due: datetime | None = None
     is_partial: bool = False
-    """Whether a hang was told in this attempt, by another controller, of which this one has not
-    heard enough."""
+    """Whether another controller has reported a hang in this attempt, of which this one has too few
+    reports."""
 
     @property
     def is_hung(self) -> bool:
@@ -126,12 +126,12 @@ def report_ranks_never_met(context: ReconcileContext, status: StatusBuilder) -> 
 
 # A new controller must not take a hang back before all ranks have reported to it (decision 313).
 def _is_partial(context: ReconcileContext, ranks: tuple[RankReport, ...]) -> bool:
-    told = Conditions(context.before.get("conditions") or (), context.now)
+    before = Conditions(context.before.get("conditions") or (), context.now)
     since, ready = (
-        parse(told.get(ConditionType.HUNG).get("lastTransitionTime")),
+        parse(before.get(ConditionType.HUNG).get("lastTransitionTime")),
         context.internal.ready_at,
     )
-    if not told.is_true(ConditionType.HUNG) or since is None or ready is None or since < ready:
+    if not before.is_true(ConditionType.HUNG) or since is None or ready is None or since < ready:
         return False
     is_whole = bool(ranks) and len({rank.rank for rank in ranks}) >= hang_detector.world_size(ranks)
     return not is_whole and all(rank.kind in STUCK for rank in ranks)
@@ -174,7 +174,7 @@ def fail_culprit(context: ReconcileContext, observation: HangObservation) -> Rec
         return context
     # It starts again whatever the restart policy says of failures, which this is none of. Without a
     # time, as of a launch that took too long: any other failure goes before it.
-    ruling = Ruling(FailureAction.RESTART, RULE, tells=True, by_code=False)
+    ruling = Ruling(FailureAction.RESTART, RULE, is_cause=True, by_code=False)
     end = Exit(reason=HUNG, message=observation.text, ruling=ruling)
     failed = _replica_to_blame(context, observation)._replace(state=State.FAILED, exit=end)
     return context.with_replicas({failed.name: failed})

@@ -1,8 +1,8 @@
-"""Pods that are held after their command has failed (`payloads/in_place`), seen as what they are.
+"""Pods that stay after their command has failed (`payloads/in_place`), seen as what they are.
 
 The container of such a pod runs, as its status says, and what trains in it has ended: so its end
-is judged, counted and told as that of any container. A controller that has not heard of it yet
-hears it within a second, and knows from status how it ended (decision 284).
+is judged, counted and reported as that of any container. A new controller gets a report within a
+second, and until then knows from status how it ended (decision 284).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _UNKNOWN_TIME = datetime.min.replace(tzinfo=UTC)
 def with_reported_ends(
     workload: Workload, observed: Observed, entries: Mapping[str, Mapping[str, Any]]
 ) -> Observed:
-    """What was observed, with the ends that holders have told, or status as what they told."""
+    """What was observed, with the ends that pods have reported, or that status has of them."""
     if workload.in_place is None:
         return observed
-    holds = observed.reports.in_place
+    reports = observed.reports.in_place
     pods = []
     for pod in observed.pods:
-        hold, entry = current_report(pod, holds.get(pod.name)), entries.get(pod.name)
-        if hold is None and entry is not None and pod.name not in holds:
-            hold = _report_from_status(workload, pod, entry)
-        pods.append(_as_reported(workload, pod, hold))
+        report, entry = current_report(pod, reports.get(pod.name)), entries.get(pod.name)
+        if report is None and entry is not None and pod.name not in reports:
+            report = _report_from_status(workload, pod, entry)
+        pods.append(_as_reported(workload, pod, report))
     return replace(observed, pods=tuple(pods))
 
 
@@ -48,11 +48,11 @@ def _report_from_status(
     return InPlaceReport(pod.uid, pod.attempt, _UNKNOWN_TIME, ended=True, code=code)
 
 
-def current_report(pod: Pod, hold: InPlaceReport | None) -> InPlaceReport | None:
-    """What was told, if it is about the pod's present attempt."""
-    if hold is None or (hold.uid, hold.attempt) != (pod.uid, pod.attempt):
+def current_report(pod: Pod, report: InPlaceReport | None) -> InPlaceReport | None:
+    """The report, if it is about the pod's present attempt."""
+    if report is None or (report.uid, report.attempt) != (pod.uid, pod.attempt):
         return None
-    return hold
+    return report
 
 
 def main_container(workload: Workload, pod: Pod) -> str | None:
@@ -61,8 +61,8 @@ def main_container(workload: Workload, pod: Pod) -> str | None:
     return found.main_container if found is not None else None
 
 
-def _as_reported(workload: Workload, pod: Pod, hold: InPlaceReport | None) -> Pod:
-    if hold is None or not hold.ended or not hold.code or pod.phase != "Running":
+def _as_reported(workload: Workload, pod: Pod, report: InPlaceReport | None) -> Pod:
+    if report is None or not report.ended or not report.code or pod.phase != "Running":
         return pod
     name = main_container(workload, pod)
     main = pod.container(name) if name is not None else None
@@ -71,10 +71,10 @@ def _as_reported(workload: Workload, pod: Pod, hold: InPlaceReport | None) -> Po
     ended = replace(
         main,
         state="Terminated",
-        exit_code=hold.code,
+        exit_code=report.code,
         reason="Error",
-        message=hold.message,
-        ended=hold.at,
+        message=report.message,
+        ended=report.at,
         ready=False,
         since=None,
     )

@@ -36,7 +36,7 @@ _RECENT = timedelta(seconds=10)
 
 
 def instruction_for_pod(status: Mapping[str, Any], pod: Pod) -> dict[str, Any]:
-    """What a pod's holder is told: the attempt that is wanted, and the one to start in this pod."""
+    """The answer to a pod's report: the attempt wanted, and the one to start in this pod."""
     internal = status.get("internal") or {}
     record = (internal.get("replicas") or {}).get(pod.name) or {}
     return {"wanted": record.get("attempt", internal.get("floor", 1)), "start": pod.attempt}
@@ -46,9 +46,9 @@ def decide(context: ReconcileContext) -> RestartDecision:
     """As `restart_decision.decide`, and whether all restart where they are."""
     if context.workload.in_place is None:
         return restart_decision.decide(context)
-    if unheard := _unreported_until(context):
+    if waits_until := _unreported_until(context):
         return restart_decision.keep_rulings(
-            context, RestartDecision(context.internal, wake_at=unheard)
+            context, RestartDecision(context.internal, wake_at=waits_until)
         )
     response = restart_decision.decide(context)
     if not response.restarted:
@@ -68,20 +68,22 @@ def decide(context: ReconcileContext) -> RestartDecision:
 
 
 def _unreported_until(context: ReconcileContext) -> datetime | None:
-    """How long the first that told of its end waits for the others to be heard at all.
+    """How long the first end that was reported waits for a first report of each other pod.
 
-    A controller that takes over hears in any order what happened while there was none. Of an end
-    that another has heard, status does not tell the last words.
+    A controller that takes over gets the reports in any order of what happened while there was
+    none. Of an end that was reported to another, status does not hold the last output.
     """
-    holds, since, is_any_unheard = context.observed.reports.in_place, [], False
+    reports, since, is_any_unreported = context.observed.reports.in_place, [], False
     for pod in (r.pod for r in context.view.replicas if r.pod is not None):
-        hold = holds.get(pod.name)
-        is_any_unheard |= hold is None and (pod.awaits_in_place_restart or pod.phase == "Running")
+        report = reports.get(pod.name)
+        is_any_unreported |= report is None and (
+            pod.awaits_in_place_restart or pod.phase == "Running"
+        )
         if pod.awaits_in_place_restart:
-            hold = in_place_pods.current_report(pod, hold)
-            since.append(context.observed.since if hold is None else hold.since)
+            report = in_place_pods.current_report(pod, report)
+            since.append(context.observed.since if report is None else report.since)
     first = min((each for each in since if each is not None), default=None)
-    if not is_any_unheard or first is None:
+    if not is_any_unreported or first is None:
         return None
     return first + _WAIT_FOR_OTHERS if first <= context.now < first + _WAIT_FOR_OTHERS else None
 
@@ -123,7 +125,7 @@ def _is_lost(context: ReconcileContext, replica: Replica) -> bool:
 
 
 def _can_restart_in_place(context: ReconcileContext, pod: Pod | None) -> bool:
-    """Whether a pod runs, all of it, but for a command that failed and is held."""
+    """Whether a pod runs, all of it, but for a command that failed and waits for a restart."""
     if pod is None or pod.deleting is not None or pod_cleanup.is_stop_requested(pod):
         return False
     if pod.node in context.observed.lost_nodes or not (
@@ -140,9 +142,9 @@ def _can_restart_in_place(context: ReconcileContext, pod: Pod | None) -> bool:
 
 
 def _is_waiting(context: ReconcileContext, pod: Pod) -> bool:
-    """Whether its processes have ended, and it has said so just now."""
-    hold = in_place_pods.current_report(pod, context.observed.reports.in_place.get(pod.name))
-    return hold is not None and hold.ended and context.now - hold.received_at <= _RECENT
+    """Whether its processes have ended, by a recent report."""
+    report = in_place_pods.current_report(pod, context.observed.reports.in_place.get(pod.name))
+    return report is not None and report.ended and context.now - report.received_at <= _RECENT
 
 
 def _start_attempt(context: ReconcileContext, pod: Pod) -> Patch:

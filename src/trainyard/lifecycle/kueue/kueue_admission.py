@@ -238,5 +238,5 @@ def _describe_reason(owned: Owned) -> str:
     return message or "Kueue has not looked at it yet; is there a LocalQueue of that name?"
 
 
-def _quote_message(told: Mapping[str, Any]) -> str:
-    return f": {told['message']}" if told.get("message") else ""
+def _quote_message(condition: Mapping[str, Any]) -> str:
+    return f": {condition['message']}" if condition.get("message") else ""

@@ -143,9 +143,9 @@ _RECOVERS = "At least one pod has failed, waiting for recovery"
 
 def report_pods_ready(owned: Owned, now: datetime, *, ready: bool) -> Iterator[Patch]:
     """Whether all pods run or have succeeded, by which Kueue judges (`waitForPodsReady`)."""
-    told = kueue_admission.condition(owned, "PodsReady")
-    was_ready = told.get("status") == "True"
-    recovers = told.get("reason") in ("WaitForRecovery", "Recovered")
+    before = kueue_admission.condition(owned, "PodsReady")
+    was_ready = before.get("status") == "True"
+    recovers = before.get("reason") in ("WaitForRecovery", "Recovered")
     if ready:
         if not was_ready:
             reason = "Recovered" if recovers else "Started"
@@ -154,7 +154,7 @@ def report_pods_ready(owned: Owned, now: datetime, *, ready: bool) -> Iterator[P
         yield _patch_conditions(
             owned, [_condition("PodsReady", False, "WaitForRecovery", _RECOVERS)], now, {}
         )
-    elif not told:
+    elif not before:
         yield _patch_conditions(
             owned, [_condition("PodsReady", False, "WaitForStart", _NOT_READY)], now, {}
         )
@@ -169,12 +169,16 @@ def _patch_conditions(
     owned: Owned, changes: Sequence[Mapping[str, Any]], now: datetime, status: Mapping[str, Any]
 ) -> Patch:
     """A merge patch replaces the list of conditions, and so holds for this version only."""
-    told = {each["type"]: each for each in owned.status.get("conditions") or ()}
+    conditions = {each["type"]: each for each in owned.status.get("conditions") or ()}
     for change in changes:
-        before = told.get(change["type"]) or {}
+        before = conditions.get(change["type"]) or {}
         same = before.get("status") == change["status"]
         at = before.get("lastTransitionTime") if same else None
         generation = {"observedGeneration": owned.generation} if owned.generation else {}
-        told[change["type"]] = {**change, "lastTransitionTime": at or render(now), **generation}
-    patch = {"status": {**status, "conditions": list(told.values())}}
+        conditions[change["type"]] = {
+            **change,
+            "lastTransitionTime": at or render(now),
+            **generation,
+        }
+    patch = {"status": {**status, "conditions": list(conditions.values())}}
     return Patch(owned.resource, owned.name, owned.uid, patch, "status", owned.resource_version)

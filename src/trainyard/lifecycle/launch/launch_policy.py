@@ -33,7 +33,7 @@ class PendingLaunch:
     replica: Replica
     since: datetime
     due: datetime
-    words: str
+    probe_output: str
 
 
 def has_started(context: ReconcileContext) -> bool:
@@ -67,7 +67,7 @@ def time_out(context: ReconcileContext, _: StatusBuilder) -> PolicyResult:
     launch = pending_launch(context)
     if launch is None or context.now < launch.due:
         return NOTHING
-    message = texts.launch_overdue(context.workload, launch.words)
+    message = texts.launch_overdue(context.workload, launch.probe_output)
     # Without a time: any other failure goes before it, and nothing is waited for (decision 54).
     end = Exit(reason=LAUNCH_TIMEOUT, message=message)
     failed = launch.replica._replace(state=State.FAILED, exit=end)
@@ -79,7 +79,7 @@ def report_launch(context: ReconcileContext, status: StatusBuilder) -> PolicyRes
     launch = pending_launch(context)
     if launch is not None:
         if is_slow(context, launch):
-            status.set_not_launched(launch.words)
+            status.set_not_launched(launch.probe_output)
         return PolicyResult(wake_at=next_look_at(context, launch))
     if has_started(context):
         status.set_launched(host_differences(context))

@@ -85,16 +85,16 @@ def _advance(context: ReconcileContext, status: StatusBuilder) -> datetime | Non
     if not context.workload.node_check:
         status.fields.pop("nodeCheck", None)
         return None
-    told = _current_reports(context)
+    reports = _current_reports(context)
     found = _stored_check(context.before)
     if found is None or found["attempt"] != context.internal.floor:
-        return _begin_when_ready(context, told, status)
+        return _begin_when_ready(context, reports, status)
     if found["state"] != CHECKING:
         return None
     names = [each["replica"] for each in _members(found)]
     run, began = found["time"], parse(found["time"])
     assert began is not None
-    silent = [name for name in names if _is_awaited(context, told.get(name), name, run)]
+    silent = [name for name in names if _is_awaited(context, reports.get(name), name, run)]
     seconds = ROUND_SECONDS * len(node_check_results.pairing_rounds(len(names)))
     due = began + timedelta(seconds=seconds) + _ANSWER_LIMIT
     if silent and context.now < due:
@@ -102,35 +102,35 @@ def _advance(context: ReconcileContext, status: StatusBuilder) -> datetime | Non
     done = {
         name: each
         for name in names
-        if (each := told.get(name)) is not None
+        if (each := reports.get(name)) is not None
         and (each.stage, each.run) == (node_check_results.DONE, run)
     }
     # Of one that could not stay nothing is known, and one that says nothing may be cut off.
     gone = {name for name in names if name not in done and name not in silent}
     _conclude(
-        context, names, {name: each.without(gone) for name, each in done.items()}, told, status
+        context, names, {name: each.without(gone) for name, each in done.items()}, reports, status
     )
     return None
 
 
 def _current_reports(context: ReconcileContext) -> dict[str, NodeCheckReport]:
     """What the pods of this start have told, by name."""
-    heard = context.observed.reports.node_checks
+    received = context.observed.reports.node_checks
     return {
         replica.name: found
         for replica in context.view.replicas
-        if replica.pod is not None and (found := heard.get(replica.name)) is not None
+        if replica.pod is not None and (found := received.get(replica.name)) is not None
         if (found.uid, found.attempt) == (replica.pod.uid, context.internal.floor)
     }
 
 
 def _begin_when_ready(
-    context: ReconcileContext, told: Mapping[str, NodeCheckReport], status: StatusBuilder
+    context: ReconcileContext, reports: Mapping[str, NodeCheckReport], status: StatusBuilder
 ) -> datetime | None:
     """Have the test begin once all are ready, or those that are not have had their time."""
     wake_at, waits = None, False
     for replica in context.view.replicas:
-        found = told.get(replica.name)
+        found = reports.get(replica.name)
         if found is not None and found.stage != node_check_results.BEGUN:
             continue
         if replica.ended:
@@ -142,15 +142,15 @@ def _begin_when_ready(
             waits, wake_at = True, earliest(wake_at, since + _READY_LIMIT)
     # One that restarts in its pod is not tested again.
     was_tested = context.internal.floor > 1 and context.workload.in_place is not None
-    if waits or not (told or (context.view.replicas and not was_tested)):
+    if waits or not (reports or (context.view.replicas and not was_tested)):
         return wake_at
     ready = {
         name: each
-        for name, each in told.items()
+        for name, each in reports.items()
         if each.port and each.stage != node_check_results.LEFT
     }
     if not ready:
-        _conclude(context, (), {}, told, status)
+        _conclude(context, (), {}, reports, status)
         return None
     members = [{"replica": n, "host": c.host, "port": c.port} for n, c in ready.items()]
     status.fields["nodeCheck"] = {
@@ -165,15 +165,15 @@ def _begin_when_ready(
 
 
 def _is_awaited(
-    context: ReconcileContext, told: NodeCheckReport | None, name: str, run: str
+    context: ReconcileContext, report: NodeCheckReport | None, name: str, run: str
 ) -> bool:
     """Whether one that takes part may yet say how it went."""
     replica = next((each for each in context.view.replicas if each.name == name), None)
     if replica is None or replica.pod is None or replica.ended:
         return False
-    return told is None or not (
-        told.stage == node_check_results.LEFT
-        or (told.stage, told.run) == (node_check_results.DONE, run)
+    return report is None or not (
+        report.stage == node_check_results.LEFT
+        or (report.stage, report.run) == (node_check_results.DONE, run)
     )
 
 
@@ -181,7 +181,7 @@ def _conclude(
     context: ReconcileContext,
     members: Sequence[str],
     done: Mapping[str, NodeCheckReport],
-    told: Mapping[str, NodeCheckReport],
+    reports: Mapping[str, NodeCheckReport],
     status: StatusBuilder,
 ) -> None:
     """Put into the status what came of it, with an event."""
@@ -197,12 +197,12 @@ def _conclude(
     elif missing:
         state = INCOMPLETE
         why = next(
-            (each.error for each in told.values() if each.stage == node_check_results.LEFT), ""
+            (each.error for each in reports.values() if each.stage == node_check_results.LEFT), ""
         )
         text = f"{len(missing)} of {len(names)} replicas were not tested, {missing[0]} first"
         text += f": {why}" if why else ""
-    elif trouble := node_check_results.first_pair_problem(members, done):
-        state, text = INCOMPLETE, f"no node is to blame by itself: {trouble}"
+    elif problem := node_check_results.first_pair_problem(members, done):
+        state, text = INCOMPLETE, f"no node is to blame by itself: {problem}"
     else:
         state, text = (
             PASSED,

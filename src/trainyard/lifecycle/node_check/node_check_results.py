@@ -114,14 +114,14 @@ def pairing_rounds(members: int) -> list[list[tuple[int, int]]]:
 
 
 def find_bad_nodes(
-    members: Sequence[str], told: Mapping[str, NodeCheckReport], nodes: Mapping[str, str]
+    members: Sequence[str], reports: Mapping[str, NodeCheckReport], nodes: Mapping[str, str]
 ) -> list[BadNode]:
-    """Those whose nodes are bad, of the pods that were tried; `told` is what they said who have
+    """Those whose nodes are bad, of the pods that were tried; `reports` are of those that have
     done all of it, and `nodes` where they are."""
     found: dict[str, str] = {}
-    seconds = {pod: each.seconds for pod, each in told.items() if not each.error}
+    seconds = {pod: each.seconds for pod, each in reports.items() if not each.error}
     for pod in members:
-        each = told.get(pod)
+        each = reports.get(pod)
         others = [value for other, value in seconds.items() if other != pod]
         if each is None or not others:
             continue
@@ -131,7 +131,7 @@ def find_bad_nodes(
             found[pod] = (
                 f"its matmul took {each.seconds:.2g} s, and {_lower_median(others):.2g} s elsewhere"
             )
-    pairs = _tried_pairs(members, told)
+    pairs = _tried_pairs(members, reports)
     well = {each for pair in pairs if pair.why == "" for each in pair.pods}
     good = {nodes.get(pod, pod) for pod in well}
     for pod in members:
@@ -148,29 +148,33 @@ class TriedPair(NamedTuple):
     why: str | None
 
 
-def _tried_pairs(members: Sequence[str], told: Mapping[str, NodeCheckReport]) -> list[TriedPair]:
+def _tried_pairs(members: Sequence[str], reports: Mapping[str, NodeCheckReport]) -> list[TriedPair]:
     found: list[tuple[tuple[str, str], list[PairResult]]] = []
     for first, second in (pair for each in pairing_rounds(len(members)) for pair in each):
         pods = members[first], members[second]
-        found.append((pods, [*_results_of(told, *pods), *_results_of(told, *pods[::-1])]))
-    times = [max(p.seconds for p in said) for _, said in found if said and _all_succeeded(said)]
-    return [TriedPair(pods, _pair_problem(said, times)) for pods, said in found]
+        found.append((pods, [*_results_of(reports, *pods), *_results_of(reports, *pods[::-1])]))
+    times = [
+        max(p.seconds for p in results)
+        for _, results in found
+        if results and _all_succeeded(results)
+    ]
+    return [TriedPair(pods, _pair_problem(results, times)) for pods, results in found]
 
 
-def _results_of(told: Mapping[str, NodeCheckReport], pod: str, peer: str) -> list[PairResult]:
-    return [each for each in told[pod].pairs if each.peer == peer] if pod in told else []
+def _results_of(reports: Mapping[str, NodeCheckReport], pod: str, peer: str) -> list[PairResult]:
+    return [each for each in reports[pod].pairs if each.peer == peer] if pod in reports else []
 
 
-def _all_succeeded(said: Sequence[PairResult]) -> bool:
-    return not any(each.error for each in said)
+def _all_succeeded(results: Sequence[PairResult]) -> bool:
+    return not any(each.error for each in results)
 
 
-def _pair_problem(said: Sequence[PairResult], times: Sequence[float]) -> str | None:
-    if not said:
+def _pair_problem(results: Sequence[PairResult], times: Sequence[float]) -> str | None:
+    if not results:
         return None
-    if failed := [each.error for each in said if each.error]:
+    if failed := [each.error for each in results if each.error]:
         return failed[0]
-    slowest = max(each.seconds for each in said)
+    slowest = max(each.seconds for each in results)
     if _is_slower(slowest, times, PAIR_FACTOR, PAIR_SECONDS):
         return f"it took {slowest:.2g} s, and {_lower_median(times):.2g} s elsewhere"
     return ""
@@ -185,15 +189,15 @@ def _why_isolated(pod: str, pairs: Sequence[TriedPair], well: Collection[str]) -
     return f"its collectives with two others failed or were slow: {own[0].why}"
 
 
-def first_pair_problem(members: Sequence[str], told: Mapping[str, NodeCheckReport]) -> str:
+def first_pair_problem(members: Sequence[str], reports: Mapping[str, NodeCheckReport]) -> str:
     """What was wrong with the first pair that was not well; "" if all were."""
-    return next((pair.why for pair in _tried_pairs(members, told) if pair.why), "")
+    return next((pair.why for pair in _tried_pairs(members, reports) if pair.why), "")
 
 
-def describe_times(members: Sequence[str], told: Mapping[str, NodeCheckReport]) -> str:
+def describe_times(members: Sequence[str], reports: Mapping[str, NodeCheckReport]) -> str:
     """`matmul 0.04 to 0.05 s, all-reduce in pairs 0.01 to 0.02 s`."""
-    found = [f"matmul {_format_range([told[pod].seconds for pod in members])}"]
-    paired = [each.seconds for pod in members for each in told[pod].pairs]
+    found = [f"matmul {_format_range([reports[pod].seconds for pod in members])}"]
+    paired = [each.seconds for pod in members for each in reports[pod].pairs]
     if paired:
         found.append(f"all-reduce in pairs {_format_range(paired)}")
     return ", ".join(found)

@@ -18,10 +18,10 @@ class TrainingPosition:
     @classmethod
     def from_progress(cls, progress: Mapping[str, Any] | None) -> TrainingPosition:
         """From `status.progress`; what others wrote there and is no number was never told."""
-        told = progress if isinstance(progress, Mapping) else {}
-        made = told.get("checkpoint")
+        fields = progress if isinstance(progress, Mapping) else {}
+        made = fields.get("checkpoint")
         saved = made.get("step") if isinstance(made, Mapping) else None
-        return cls(_int_or_none(told.get("step")), _int_or_none(saved))
+        return cls(_int_or_none(fields.get("step")), _int_or_none(saved))
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any] | None) -> TrainingPosition:

@@ -37,29 +37,29 @@ def _stored_progress(status: Mapping[str, Any]) -> StatusField:
 
 
 def _merge(
-    before: StatusField, heard: PodReports, now: datetime, *, ended: bool
+    before: StatusField, reports: PodReports, now: datetime, *, ended: bool
 ) -> StatusField | None:
     """`status.progress` as it should be; None where nothing was ever said."""
-    told = dict(before)
-    counted = heard.collectives
+    fields = dict(before)
+    counted = reports.collectives
     if counted is not None and not _is_old(before, counted.at, now) and not _has_position(before):
-        told |= _fields_of_collectives(counted)
-    if (step := heard.progress) is not None and not _is_old(before, step.at, now):
-        told = {
+        fields |= _fields_of_collectives(counted)
+    if (step := reports.progress) is not None and not _is_old(before, step.at, now):
+        fields = {
             name: v
-            for name, v in {**told, **_fields_of_report(told, step)}.items()
+            for name, v in {**fields, **_fields_of_report(fields, step)}.items()
             if v is not None
         }
-    if _has_position(told):
-        told.pop("collectives", None)
-        if told.get("source") == SOURCE:
-            del told["source"]
-    if not told:
+    if _has_position(fields):
+        fields.pop("collectives", None)
+        if fields.get("source") == SOURCE:
+            del fields["source"]
+    if not fields:
         return None
     if ended:
-        told.pop("remainingSeconds", None)
-    told["message"] = _message(told, ended=ended)
-    return told
+        fields.pop("remainingSeconds", None)
+    fields["message"] = _message(fields, ended=ended)
+    return fields
 
 
 def current_progress(context: ReconcileContext) -> StatusField | None:
@@ -97,97 +97,97 @@ def _writable_at(before: StatusField, now: datetime, seconds: float) -> datetime
     return moment if moment > now else None
 
 
-def _is_old(told: StatusField, at: datetime, now: datetime) -> bool:
+def _is_old(before: StatusField, at: datetime, now: datetime) -> bool:
     """Not what comes after a time that is yet to come: the clock was set back."""
-    written = parse(told.get("lastReportTime"))
+    written = parse(before.get("lastReportTime"))
     return written is not None and at <= written <= now
 
 
-def _has_position(told: StatusField) -> bool:
+def _has_position(fields: StatusField) -> bool:
     """Whether it is known how far the training is."""
-    return any(told.get(name) is not None for name in _POSITION_FIELDS)
+    return any(fields.get(name) is not None for name in _POSITION_FIELDS)
 
 
-def _fields_of_collectives(heard: CollectiveCounts) -> StatusField:
+def _fields_of_collectives(counts: CollectiveCounts) -> StatusField:
     """What is told of one of which nothing better is known."""
-    found: StatusField = {"count": heard.count}
-    if heard.rate is not None:
-        found["perSecond"] = heard.rate
-    if heard.rate and heard.cadence is not None:
-        found["periodCount"], found["periodSeconds"] = heard.cadence
+    found: StatusField = {"count": counts.count}
+    if counts.rate is not None:
+        found["perSecond"] = counts.rate
+    if counts.rate and counts.cadence is not None:
+        found["periodCount"], found["periodSeconds"] = counts.cadence
     return {
-        "lastReportTime": render(heard.at),
-        "replica": heard.replica,
+        "lastReportTime": render(counts.at),
+        "replica": counts.replica,
         "source": SOURCE,
         "collectives": found,
     }
 
 
-def _fields_of_report(before: StatusField, heard: Progress) -> StatusField:
+def _fields_of_report(before: StatusField, report: Progress) -> StatusField:
     """What is new; None for what is not known any more."""
-    told: StatusField = {"lastReportTime": render(heard.at), "replica": heard.replica or None}
-    total = before.get("totalSteps") if heard.total is None else heard.total
-    step, percentage = heard.step, heard.percentage
+    fields: StatusField = {"lastReportTime": render(report.at), "replica": report.replica or None}
+    total = before.get("totalSteps") if report.total is None else report.total
+    step, percentage = report.step, report.percentage
     if step is None and percentage in (0, 100) and total:
         step = total * percentage // 100
     if percentage is None and step is not None and total:
         percentage = min(100, 100 * step // total)
     if step is not None or percentage is not None:
-        rate = heard.rate or before.get("stepsPerSecond")
-        told["source"] = heard.source or None
-        told |= {"step": step, "percentage": percentage, "stepsPerSecond": rate}
-        told["remainingSeconds"] = _remaining(heard.remaining, step, total, rate)
+        rate = report.rate or before.get("stepsPerSecond")
+        fields["source"] = report.source or None
+        fields |= {"step": step, "percentage": percentage, "stepsPerSecond": rate}
+        fields["remainingSeconds"] = _remaining(report.remaining, step, total, rate)
     if total is not None:
-        told["totalSteps"] = total
-    if heard.epoch is not None:
-        told["epoch"] = heard.epoch
-    if heard.metrics is not None:
-        told["metrics"] = [{"name": name, "value": value} for name, value in heard.metrics]
-    if (made := heard.checkpoint) is not None:
+        fields["totalSteps"] = total
+    if report.epoch is not None:
+        fields["epoch"] = report.epoch
+    if report.metrics is not None:
+        fields["metrics"] = [{"name": name, "value": value} for name, value in report.metrics]
+    if (made := report.checkpoint) is not None:
         at = {} if made.step is None else {"step": made.step}
-        told["checkpoint"] = {"path": made.path, **at, "time": render(made.at)}
-    return told
+        fields["checkpoint"] = {"path": made.path, **at, "time": render(made.at)}
+    return fields
 
 
 def _remaining(
-    told: int | None, step: int | None, total: int | None, rate: float | None
+    reported: int | None, step: int | None, total: int | None, rate: float | None
 ) -> int | None:
-    if told is not None:
-        return told
+    if reported is not None:
+        return reported
     if step is None or not total or not rate:
         return None
     return max(0, round((total - step) / rate))
 
 
-def _message(told: StatusField, *, ended: bool) -> str:
+def _message(fields: StatusField, *, ended: bool) -> str:
     """`step 1,200/10,000, 3.1 it/s, 47 min left`."""
-    if "collectives" in told:
-        return _cadence(told["collectives"], ended=ended)
-    parts = [_position(told)]
-    if not ended and told.get("percentage") != 100:
-        if rate := told.get("stepsPerSecond"):
+    if "collectives" in fields:
+        return _cadence(fields["collectives"], ended=ended)
+    parts = [_position(fields)]
+    if not ended and fields.get("percentage") != 100:
+        if rate := fields.get("stepsPerSecond"):
             parts.append(_speed(rate))
-        if (seconds := told.get("remainingSeconds")) is not None:
+        if (seconds := fields.get("remainingSeconds")) is not None:
             parts.append(f"{_duration(seconds)} left")
     return ", ".join(part for part in parts if part)
 
 
-def _position(told: StatusField) -> str:
-    step, total = told.get("step"), told.get("totalSteps")
+def _position(fields: StatusField) -> str:
+    step, total = fields.get("step"), fields.get("totalSteps")
     if step is not None:
         return f"step {step:,}/{total:,}" if total else f"step {step:,}"
-    if told.get("epoch") is not None:
-        return f"epoch {told['epoch']:g}"
-    return f"{told['percentage']} %" if told.get("percentage") is not None else ""
+    if fields.get("epoch") is not None:
+        return f"epoch {fields['epoch']:g}"
+    return f"{fields['percentage']} %" if fields.get("percentage") is not None else ""
 
 
-def _cadence(told: StatusField, *, ended: bool) -> str:
+def _cadence(collectives: StatusField, *, ended: bool) -> str:
     """`1,240 collectives, 12.4 a second, the same 4 every 0.322 s`."""
-    parts = [f"{told['count']:,} collectives"]
-    if not ended and (rate := told.get("perSecond")) is not None:
+    parts = [f"{collectives['count']:,} collectives"]
+    if not ended and (rate := collectives.get("perSecond")) is not None:
         parts.append(f"{rate:.3g} a second")
-    if not ended and (seconds := told.get("periodSeconds")):
-        parts.append(f"the same {told['periodCount']} every {seconds:.3g} s")
+    if not ended and (seconds := collectives.get("periodSeconds")):
+        parts.append(f"the same {collectives['periodCount']} every {seconds:.3g} s")
     return ", ".join(parts)
 
 

@@ -96,8 +96,8 @@ def find_cause(fresh: Sequence[Replica], settings: Settings) -> Replica:
     ordered = sorted(fresh, key=end_order)
     first = ordered[0]
     close = end_order(first) + settings.incident_settle_seconds
-    telling = (r for r in ordered if end_order(r) <= close and identifies_cause(r))
-    return next(telling, first)
+    certain = (r for r in ordered if end_order(r) <= close and identifies_cause(r))
+    return next(certain, first)
 
 
 def cause_certain_at(

@@ -55,14 +55,14 @@ def _find_ruling(
             continue
         if rule.codes is not None:
             found = _match_exit_code(rule.codes, replica_type, end, containers)
-            tells = rule.codes.is_in and found is not None and found[0] != _FALLOUT_EXIT_CODE
+            is_cause = rule.codes.is_in and found is not None and found[0] != _FALLOUT_EXIT_CODE
             what = f"exit code {found[0]}{found[1]}" if found else ""
         else:
-            what, tells = _match_pod(rule, replica_type, end, pod, containers), True
+            what, is_cause = _match_pod(rule, replica_type, end, pod, containers), True
         if what:
             text = f"podFailurePolicy.rules[{index}] ({what})"
             by_code = rule.codes is not None
-            return Ruling(rule.action, text, tells=tells, by_code=by_code, taken=end.free)
+            return Ruling(rule.action, text, is_cause=is_cause, by_code=by_code, taken=end.free)
     return None
 
 
@@ -94,15 +94,15 @@ def _match_pod(
     containers: Containers,
 ) -> str:
     """What of the pod matches: a condition or a reason; "" if nothing does."""
-    held = dict(pod.conditions) if pod is not None else {}
+    conditions = dict(pod.conditions) if pod is not None else {}
     reasons = {end.reason, pod.reason if pod is not None else ""}
     if end.free:
         if end.reason in DISRUPTIONS or (pod is not None and is_disruption(pod)):
-            held[_DISRUPTION_TARGET] = "True"
+            conditions[_DISRUPTION_TARGET] = "True"
         reasons.add(pod.disruption if pod is not None else "")
     else:  # taken away after its own end, if at all
-        if held.get(_DISRUPTION_TARGET) == "True":
-            del held[_DISRUPTION_TARGET]
+        if conditions.get(_DISRUPTION_TARGET) == "True":
+            del conditions[_DISRUPTION_TARGET]
         reasons -= DISRUPTIONS
         if replica_type.main_container is None:
             reasons |= {
@@ -111,7 +111,7 @@ def _match_pod(
                 if each.get("exitCode") and not _is_sidecar(each)
             }
     for kind, status in rule.conditions:
-        if held.get(kind) == status:
+        if conditions.get(kind) == status:
             return f"condition {kind}" if status == "True" else f"condition {kind} {status}"
     return next((f"reason {reason}" for reason in rule.reasons if reason in reasons), "")
 

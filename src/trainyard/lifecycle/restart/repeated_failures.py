@@ -79,12 +79,14 @@ def is_in_vain(context: ReconcileContext, replica: Replica) -> bool:
 def record_failures(context: ReconcileContext, response: RestartDecision) -> RestartDecision:
     """The response, with what has failed by now in its internal status."""
     internal = response.internal
-    told: dict[str, Repeat] = {}
+    repeats: dict[str, Repeat] = {}
     for replica in _fresh(context, response):
         repeat = _next(context, replica)
         if repeat.text:
-            told[replica.name] = repeat
-            attempts = _told_in(internal.attempts, context.internal.attempts, replica.name, repeat)
+            repeats[replica.name] = repeat
+            attempts = _with_cause(
+                internal.attempts, context.internal.attempts, replica.name, repeat
+            )
             internal = replace(internal, attempts=attempts)
         if _is_alone(context, replica):
             record = internal.record(replica.name)
@@ -96,12 +98,12 @@ def record_failures(context: ReconcileContext, response: RestartDecision) -> Res
             internal = replace(internal, repeat=_kept(repeat))
     if any(not i.exit.free and not i.members_changed for i in response.incidents):
         internal = replace(internal, reached=current_position(context))
-    if told or internal is not response.internal:
-        return replace(response, internal=internal, repeats=told)
+    if repeats or internal is not response.internal:
+        return replace(response, internal=internal, repeats=repeats)
     return response
 
 
-def _told_in(attempts: Attempts, before: Attempts, name: str, repeat: Repeat) -> Attempts:
+def _with_cause(attempts: Attempts, before: Attempts, name: str, repeat: Repeat) -> Attempts:
     """The attempt that this replica has just ended, if it has ended one, with its cause."""
     for index, attempt in enumerate(attempts):
         is_new = "endTime" in attempt and attempt not in before

@@ -84,7 +84,7 @@ def identifies_cause(replica: Replica) -> bool:
     if end is None:
         return False
     by_itself = end.free and end.ruling is None
-    is_named = end.ruling is not None and end.ruling.tells
+    is_named = end.ruling is not None and end.ruling.is_cause
     return by_itself or is_named or end.code in RESTARTABLE_CODES
 
 

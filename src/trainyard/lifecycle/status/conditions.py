@@ -127,7 +127,7 @@ def restore_final_conditions(
         return
     for kind in (ConditionType.FAILED, ConditionType.COMPLETED):
         if conditions.is_true(kind):
-            told = conditions.get(kind)
-            set_failed(conditions, told["reason"], told["message"])
+            before = conditions.get(kind)
+            set_failed(conditions, before["reason"], before["message"])
             return
     set_failed(conditions, reason, message)

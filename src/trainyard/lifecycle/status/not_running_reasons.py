@@ -29,9 +29,9 @@ def admission_reason(
     context: ReconcileContext, needs: Needs, standing: kueue_admission.Admission, evicted: bool
 ) -> NotRunningReason:
     """Why a job is not admitted, or now is no more; before that, what keeps it from asking."""
-    trouble = _creation_reason(context, needs, ())  # its pods are not wanted
-    if trouble is not None and not evicted:
-        return trouble
+    reason = _creation_reason(context, needs, ())  # its pods are not wanted
+    if reason is not None and not evicted:
+        return reason
     return NotRunningReason(
         ConditionReason.WAITS_FOR_ADMISSION, kueue_admission.describe_wait(standing)
     )
@@ -51,8 +51,8 @@ def flavor_reason(
 def find_reason(context: ReconcileContext, needs: Needs) -> NotRunningReason | None:
     """The first trouble, the gravest kind first."""
     replicas = context.view.not_running
-    if trouble := _creation_reason(context, needs, replicas):
-        return trouble
+    if reason := _creation_reason(context, needs, replicas):
+        return reason
     for replica in replicas:
         pod = replica.pod
         if pod is not None and pod.unschedulable and replica.state is State.CREATING:

@@ -210,12 +210,12 @@ class StatusBuilder:
 
         `failed`: those told as failed by their own end. `well`: what had failed before is back.
         """
-        is_told = self.conditions.is_true(ConditionType.REPLICA_FAILURE)
+        is_reported = self.conditions.is_true(ConditionType.REPLICA_FAILURE)
         if failed:
-            if not is_told:
+            if not is_reported:
                 text = texts.replica_failure(failed[0])
                 conditions.set_replica_failure(self.conditions, text)
-        elif well or not is_told:
+        elif well or not is_reported:
             conditions.set_no_replica_failure(self.conditions, self._no_failure_text(counts))
 
     def _no_failure_text(self, counts: Mapping[str, int]) -> str:
@@ -247,13 +247,13 @@ class StatusBuilder:
         conditions.set_not_finished(self.conditions, runs=True)
 
     def set_not_running(
-        self, view: View, trouble: NotRunningReason | None, *, unknown: bool
+        self, view: View, blocker: NotRunningReason | None, *, unknown: bool
     ) -> None:
         """Not all replicas run that should. `unknown`: nor can it be told whether they do."""
-        if trouble is not None:
-            reason, text = trouble.reason, trouble.message
-            if trouble.event and self._is_new_text(text):
-                self._event(trouble.event, text, warning=True)
+        if blocker is not None:
+            reason, text = blocker.reason, blocker.message
+            if blocker.event and self._is_new_text(text):
+                self._event(blocker.event, text, warning=True)
         else:
             reason, text = ConditionReason.NONE, _progress_text(view)
         conditions.set_not_running(self.conditions, reason, text)
@@ -273,29 +273,29 @@ class StatusBuilder:
 
         `differences`: in what these differ; "" if that is not told (any more).
         """
-        kind, told = ConditionType.LAUNCHED, self.conditions.get(ConditionType.LAUNCHED)
+        kind, before = ConditionType.LAUNCHED, self.conditions.get(ConditionType.LAUNCHED)
         if not differences:
-            if told.get("reason") != ConditionReason.HOSTS_DIFFER:
+            if before.get("reason") != ConditionReason.HOSTS_DIFFER:
                 self.conditions.set(kind, True, ConditionReason.NONE, texts.LAUNCHED)
             return
         text = texts.hosts_differ(differences)
-        if told.get("message") != text:
+        if before.get("message") != text:
             self._event(EventReason.HOSTS_DIFFER, text, warning=True)
         self.conditions.set(kind, True, ConditionReason.HOSTS_DIFFER, text)
 
-    def set_not_launched(self, words: str | None) -> None:
-        """It has not. `words`: what it waits for; None: for replicas that do not run, so that only
-        what was told before is put right."""
+    def set_not_launched(self, probe_output: str | None) -> None:
+        """It has not. `probe_output`: what it waits for; None: for replicas that do not run, so
+        that only what the status said before is put right."""
         kind = ConditionType.LAUNCHED
-        if words is None:
-            told = self.conditions.get(kind).get("reason", ConditionReason.PREFLIGHT_FAILED)
-            if told != ConditionReason.PREFLIGHT_FAILED:
+        if probe_output is None:
+            reason = self.conditions.get(kind).get("reason", ConditionReason.PREFLIGHT_FAILED)
+            if reason != ConditionReason.PREFLIGHT_FAILED:
                 self.conditions.set(kind, False, ConditionReason.NONE, texts.TO_BE_LAUNCHED)
             return
         if self.conditions.get(kind).get("reason") != ConditionReason.LAUNCH_WAITS:
-            self._event(EventReason.LAUNCH_WAITS, texts.launch_waits(words), warning=True)
+            self._event(EventReason.LAUNCH_WAITS, texts.launch_waits(probe_output), warning=True)
         reason = ConditionReason.LAUNCH_WAITS
-        self.conditions.set(kind, False, reason, texts.launch_waits(words))
+        self.conditions.set(kind, False, reason, texts.launch_waits(probe_output))
 
     def _preflight(self, cause: Replica) -> None:
         """What a replica that failed says of the launch."""

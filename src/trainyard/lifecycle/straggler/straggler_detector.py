@@ -95,10 +95,10 @@ def _common_collectives(
             by_number.setdefault(each.number, []).append((rank.rank, each.at + skew, each))
     enough = max(2.0, PRESENT_SHARE * len(members))
     found = []
-    for _, told in sorted(by_number.items()):
-        gap = _lower_median([each.gap for _, _, each in told])
-        if len(told) >= enough and gap > 0:
-            arrived = {rank: at for rank, at, _ in told}
+    for _, arrivals in sorted(by_number.items()):
+        gap = _lower_median([each.gap for _, _, each in arrivals])
+        if len(arrivals) >= enough and gap > 0:
+            arrived = {rank: at for rank, at, _ in arrivals}
             found.append(_Collective(arrived, _lower_median(arrived.values()), gap))
     return found
 
@@ -137,12 +137,12 @@ def _straggler_share(
     last: Sequence[tuple[_Collective, float]], rank: int, unsure: float, *, named: bool
 ) -> float:
     """By how much a rank is late, 0 if it is not to be named."""
-    told = [(c.lateness(rank, unsure), weight) for c, weight in last if rank in c.arrived]
-    whole = sum(weight for _, weight in told)
+    lateness = [(c.lateness(rank, unsure), weight) for c, weight in last if rank in c.arrived]
+    whole = sum(weight for _, weight in lateness)
     if 2 * whole < sum(weight for _, weight in last):
         return 0.0
-    vote = sum(weight for share, weight in told if share >= LATE_SHARE) / whole
-    usual = _weighted_median(told, whole)
+    vote = sum(weight for share, weight in lateness if share >= LATE_SHARE) / whole
+    usual = _weighted_median(lateness, whole)
     least_share, least_vote = (KEPT_SHARE, KEPT_VOTE) if named else (NAMED_SHARE, NAMED_VOTE)
     return usual if usual >= least_share and vote >= least_vote else 0.0
 
@@ -153,10 +153,10 @@ def _lower_median(values: Iterable[float]) -> float:
     return found[(len(found) - 1) // 2]
 
 
-def _weighted_median(told: Iterable[tuple[float, float]], whole: float) -> float:
+def _weighted_median(values: Iterable[tuple[float, float]], whole: float) -> float:
     """Of values with weights, whose sum is `whole`."""
     below = 0.0
-    for value, weight in sorted(told):
+    for value, weight in sorted(values):
         below += weight
         if 2 * below >= whole:
             return value

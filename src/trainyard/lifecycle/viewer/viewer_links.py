@@ -14,7 +14,7 @@ from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 
-_TROUBLES = (ViewerReason.NOT_SERVED, ViewerReason.FETCH_FAILED)
+_WARNING_REASONS = (ViewerReason.NOT_SERVED, ViewerReason.FETCH_FAILED)
 
 
 def report_viewers(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
@@ -53,8 +53,8 @@ def _link(workload: Workload, dependent: Dependent, observed: Observed) -> dict[
     if found is None:
         why = _refused(resource, name, observed)
     note = f"{resource.kind} [{name}] is not ready" + (f": {why}" if why else "")
-    told = _link_fields(note, found, ready=False)
-    return status | told | ({"type": "Warning"} if why and found is None else {})
+    fields = _link_fields(note, found, ready=False)
+    return status | fields | ({"type": "Warning"} if why and found is None else {})
 
 
 def _refused(resource: Resource, name: str, observed: Observed) -> str:
@@ -74,13 +74,13 @@ def _link_fields(note: str, found: Owned | None, *, ready: bool) -> dict[str, An
         note += f"; {logs.get('message', '')}"
     failed = found is not None and found.status.get("phase") == ViewerPhase.FAILED
     url = found.status.get("url") if found else None
-    told = {
+    fields = {
         "note": note,
         "ready": ready,
         "reason": "DependentReady" if ready else "DependentNotReady",
-        "type": "Warning" if failed or logs.get("reason") in _TROUBLES else "Normal",
+        "type": "Warning" if failed or logs.get("reason") in _WARNING_REASONS else "Normal",
     }
-    return told | ({"url": url} if url else {})
+    return fields | ({"url": url} if url else {})
 
 
 def _condition(found: Owned | None, kind: ViewerCondition) -> Mapping[str, Any]:

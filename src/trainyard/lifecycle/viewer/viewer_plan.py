@@ -1,4 +1,4 @@
-"""One pass over one viewer of logs: its pod, its Service, and what to tell (decision 38).
+"""One pass over one viewer of logs: its pod, its Service, and their status (decision 38).
 
 The pod restarts its own containers. It is replaced when its spec changes, and when it is lost for
 good: evicted, deleted, or ended with its node.
@@ -45,7 +45,9 @@ def plan_viewer(
     actions, wake_at = seen.actions(BlockedCreations.from_observed(observed, settings))
     forced, later = pod_deletion.force_deletions(pods, now, settings)
     before = dict(status or {})
-    new, events = seen.tell(before, viewer_states.page_state(viewer, pod, observed), settings)
+    new, events = seen.build_status(
+        before, viewer_states.page_state(viewer, pod, observed), settings
+    )
     return Plan(
         new if new != before else None, (*actions, *forced), events, earliest(wake_at, later)
     )
@@ -115,7 +117,7 @@ class _ObservedViewer:
             return (pod.created or self.now) + timedelta(seconds=_RECREATE_SECONDS)
         return None
 
-    def tell(
+    def build_status(
         self, before: Mapping[str, Any], page: ViewerState, settings: Settings
     ) -> tuple[dict[str, Any], tuple[Event, ...]]:
         """The whole new status, and events."""

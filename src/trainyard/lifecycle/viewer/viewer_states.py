@@ -77,19 +77,19 @@ def _crashed(viewer: Viewer, pod: Pod, container: Container | None) -> ViewerSta
     message = container.message if container else ""
     if container is not None and code is None:
         code, message = container.last_exit_code, container.last_message
-    said = texts.last_lines(message)
+    output = texts.last_lines(message)
     if _is_missing(code, container, message):
         text = (
             f"there is no program `{viewer.program}` in the image {viewer.image} "
-            f"({said or 'exit 127'}): install it there ({viewer.installation}), or name another in "
-            "spec.image."
+            f"({output or 'exit 127'}): install it there ({viewer.installation}), or name another "
+            "in spec.image."
         )
         return ViewerState(ViewerPhase.FAILED, ViewerReason.PROGRAM_MISSING, text, is_warning=True)
     if code is None:
         text = f"Pod[{pod.name}] has failed: {pod.reason or 'Error'} {pod.message}".rstrip()
     else:
         text = f"{viewer.kind} ended with exit code {code}; it is started again."
-        text += f"\n{said}" if said else ""
+        text += f"\n{output}" if output else ""
     return ViewerState(ViewerPhase.FAILED, ViewerReason.CRASHED, text, is_warning=True)
 
 

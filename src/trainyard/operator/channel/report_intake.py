@@ -176,7 +176,7 @@ class ReportIntake:
             rate = 0.0
         told, known = job.reports.progress, job.reports.collectives
         is_same = known is not None and (known.count, known.rate) == (rank.begun, rate)
-        if not rank.begun or is_same or (told is not None and told.says_where):
+        if not rank.begun or is_same or (told is not None and told.has_position):
             return False
         found = CollectiveCounts(rank.received_at, rank.pod, rank.begun, rate, rank.cadence)
         job.reports = replace(job.reports, collectives=found)
