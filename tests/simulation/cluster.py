@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from tests.simulation.launching import PROBE_SECONDS, UNREADY, Launch, waits
-from tests.simulation.repeats import FALLOUT
+from tests.simulation.repeated_failures import FALLOUT
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, Refused, owner_uid
+from tests.simulation.ssh_launches import PROBE_SECONDS, UNREADY, Launch, waits
 from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.schema.times import render
 
@@ -20,7 +20,7 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 NODES = ("node-a", "node-b", "node-c")
 JOB_PLURALS = frozenset(kind.plural for kind in JOB_KINDS.values())
 BOARDS = "tensorboards"
-_HOLD = "TRAINYARD_HOLD"
+_IN_PLACE_VARIABLE = "TRAINYARD_HOLD"
 OWNER_PLURALS = JOB_PLURALS | {BOARDS}
 
 
@@ -39,7 +39,7 @@ Outcome = tuple[float, int]
 """How long a pod's containers run, in seconds, and their exit code."""
 
 
-class Holding(Protocol):
+class InPlaceControl(Protocol):
     """What the cluster has to know of them; see `holding`."""
 
     def begin(self, pod: Obj, outcome: Outcome) -> None: ...
@@ -63,11 +63,11 @@ class Cluster(Observer):
     """Whether the pod runs until the one that launches it has ended, and that has not."""
     crashes: Callable[[], list[int]]
     """The exit codes with which the page of a new viewer ends, until it runs."""
-    words: Callable[[Obj, int], str]
+    termination_message: Callable[[Obj, int], str]
     """What a pod says that ends with that code by itself."""
     names_oom: bool
     """Whether what ends with 137 was killed for want of memory."""
-    holders: Holding | None = None
+    in_place_pods: InPlaceControl | None = None
     """What holds the pods of jobs that restart in place."""
     lost: set[str] = field(default_factory=set)
     is_full: bool = False
@@ -170,8 +170,8 @@ class Cluster(Observer):
         self._set_status(key, pod, "Running", running, self._terminated(0))
         if launch is not None and outcome is not None:
             self._begin_launch(key, launch, outcome)
-        elif outcome is not None and self.holders is not None and is_held(pod):
-            self.holders.begin(pod, outcome)
+        elif outcome is not None and self.in_place_pods is not None and restarts_in_place(pod):
+            self.in_place_pods.begin(pod, outcome)
         elif outcome is not None:
             self.loop.call_later(outcome[0], self._end, uid, outcome[1])
         else:
@@ -192,8 +192,8 @@ class Cluster(Observer):
         self._set_status(key, pod, "Running", waiting, self._terminated(0))
         status = self.server.get(key)["status"]
         last = self._terminated(codes[0])
-        told = [{**each, "lastState": last} for each in status["containerStatuses"]]
-        self.server.set(key, status={**status, "containerStatuses": told})
+        statuses = [{**each, "lastState": last} for each in status["containerStatuses"]]
+        self.server.set(key, status={**status, "containerStatuses": statuses})
         self._later(1.0, 20.0, self._run_page, uid, codes[1:])
 
     def _run_page(self, uid: str, codes: list[int]) -> None:
@@ -209,20 +209,25 @@ class Cluster(Observer):
         uid = self.server.get(key)["metadata"]["uid"]
         self._set_started(key, False)
         seconds = 6000.0 if launch.seconds is None else launch.seconds
-        if launch.words:
+        if launch.probe_output:
             for number in range(min(int(seconds / PROBE_SECONDS), 20)):
-                self.loop.call_later(2.0 + number * PROBE_SECONDS, self._say, uid, launch.words)
+                self.loop.call_later(
+                    2.0 + number * PROBE_SECONDS,
+                    self._report_probe_output,
+                    uid,
+                    launch.probe_output,
+                )
         if launch.seconds is None:
             return
         if launch.lacks:
             self.loop.call_later(seconds, self._lack, uid, launch)
             return
         if launch.note:
-            self.loop.call_later(seconds, self._say, uid, launch.note)
+            self.loop.call_later(seconds, self._report_probe_output, uid, launch.note)
             seconds += PROBE_SECONDS / 2
         self.loop.call_later(seconds, self._launched, uid, outcome)
 
-    def _say(self, uid: str, words: str) -> None:
+    def _report_probe_output(self, uid: str, output: str) -> None:
         """A startup probe fails with these words; the kubelet makes an Event of it."""
         key, pod = self.find(uid)
         if pod is None or pod["spec"].get("nodeName") in self.lost or not waits(pod):
@@ -231,7 +236,7 @@ class Cluster(Observer):
             "metadata": {"name": f"{key.name}.{self.server.version}"},
             "involvedObject": {"kind": "Pod", "name": key.name, "uid": uid},
             "reason": "Unhealthy",
-            "message": f"Startup probe failed: trainyard: {words}\n",
+            "message": f"Startup probe failed: trainyard: {output}\n",
             "lastTimestamp": render(self.server.now()),
         }
         self.server.create("events", key.namespace, event)
@@ -251,8 +256,8 @@ class Cluster(Observer):
 
     def _set_started(self, key: Key, started: bool) -> None:
         status = self.server.get(key)["status"]
-        told = [{**each, "started": started} for each in status["containerStatuses"]]
-        self.server.set(key, status={**status, "containerStatuses": told})
+        statuses = [{**each, "started": started} for each in status["containerStatuses"]]
+        self.server.set(key, status={**status, "containerStatuses": statuses})
 
     def _fail_to_begin(self, uid: str, code: int) -> None:
         """An init container fails, and the pod with it."""
@@ -285,21 +290,21 @@ class Cluster(Observer):
         if code == 0 and self.is_launched(pod):
             self._later(0.1, 2.0, self._end, uid, code)
             return
-        self._terminate(key, pod, code, words=FALLOUT if because_of_peer else None)
+        self._terminate(key, pod, code, message=FALLOUT if because_of_peer else None)
         if code and self.peers_die(pod):
             self.take_peers_along(pod)
 
-    def end(self, uid: str, code: int, words: str) -> None:
+    def end(self, uid: str, code: int, message: str) -> None:
         """A pod ends with that code, as soon as its node can tell."""
-        key, pod = self._reachable(uid, self.end, code, words)
+        key, pod = self._reachable(uid, self.end, code, message)
         if pod is not None and not has_ended(pod):
-            self._terminate(key, pod, code, words=words)
+            self._terminate(key, pod, code, message=message)
             if code and self.peers_die(pod):
                 self.take_peers_along(pod)
 
     def _end_with_peer(self, uid: str, attempt: int) -> None:
-        if self.holders is not None and attempt:
-            self.holders.command_ends(uid, attempt, 1, because_of_peer=True)
+        if self.in_place_pods is not None and attempt:
+            self.in_place_pods.command_ends(uid, attempt, 1, because_of_peer=True)
         else:
             self._end(uid, 1, because_of_peer=True)
 
@@ -323,11 +328,13 @@ class Cluster(Observer):
             if uid != pod["metadata"]["uid"] and not has_ended(peer):
                 self.doomed.add(uid)
                 if self.rng.random() < 0.8:  # the others hang
-                    attempt = self.holders.attempt(uid) if self.holders is not None else 0
+                    attempt = (
+                        self.in_place_pods.attempt(uid) if self.in_place_pods is not None else 0
+                    )
                     self._later(0.01, 3.0, self._end_with_peer, uid, attempt)
 
     def _terminate(
-        self, key: Key, pod: Obj, code: int, reason: str = "", words: str | None = None
+        self, key: Key, pod: Obj, code: int, reason: str = "", message: str | None = None
     ) -> None:
         phase = "Failed" if code else "Succeeded"
         more = {"reason": reason} if reason else {}
@@ -337,9 +344,9 @@ class Cluster(Observer):
             self._set_status(key, pod, phase, waiting, self._terminated(code), **more)
         else:
             ended = self._terminated(code)
-            said = self.words(pod, code) if words is None else words
-            if said and code:
-                ended["terminated"]["message"] = said
+            message = self.termination_message(pod, code) if message is None else message
+            if message and code:
+                ended["terminated"]["message"] = message
             self._set_status(key, pod, phase, ended, self._terminated(0), **more)
 
     def _terminated(self, code: int) -> Obj:
@@ -478,10 +485,10 @@ def has_ended(pod: Obj) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
-def is_held(pod: Obj) -> bool:
+def restarts_in_place(pod: Obj) -> bool:
     """Whether what holds a pod is its first process."""
     variables = pod["spec"]["containers"][0].get("env") or ()
-    return any(each["name"] == _HOLD for each in variables)
+    return any(each["name"] == _IN_PLACE_VARIABLE for each in variables)
 
 
 def kept_off(pod: Obj) -> set[str]:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.simulation import budgets, policies
+from tests.simulation import job_policies, restart_budgets
 from tests.simulation.server import Obj
 from trainyard.kinds.shared import labels
 
@@ -84,9 +84,9 @@ def is_needless(job: Obj, pod: Obj, internal: Obj) -> bool:
 
 def miscounts(old: Obj, new: Obj, job: Obj) -> Iterator[str]:
     """Whether what was spent is what attempts tell that ended by failures."""
-    if not survivors_stay(job) or policies.has_rules(job) or not old.get("attempts"):
+    if not survivors_stay(job) or job_policies.has_rules(job) or not old.get("attempts"):
         return
-    if budgets.refills(job):
+    if restart_budgets.refills(job):
         return
     known = {attempt["number"] for attempt in old["attempts"] if "endTime" in attempt}
     over = [a for a in new["attempts"][:-1] if a["number"] not in known and "endTime" in a]

@@ -14,20 +14,20 @@ from typing import Any
 from tests.queueing.kueue import PLURAL as WORKLOADS
 from tests.queueing.kueue import finished, reserved, true
 from tests.simulation import (
-    agreement,
-    budgets,
     elastic,
-    goodputs,
-    policies,
-    repeats,
-    statuses,
+    goodput_checks,
+    job_policies,
+    reconcile_checks,
+    repeated_failures,
+    restart_budgets,
+    status_checks,
     viewer_judges,
 )
 from tests.simulation.cluster import BOARDS, JOB_PLURALS, kept_off, sidecars
+from tests.simulation.kueue_queues import KNOWN_SECONDS
 from tests.simulation.network import Call, Sent
-from tests.simulation.queueing import KNOWN_SECONDS
+from tests.simulation.reconcile_result import ReconcileResult
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
-from tests.simulation.telling import Told
 from tests.simulation.truth import (
     JobTruth,
     PodTruth,
@@ -192,15 +192,15 @@ class Monitor(Observer):
         self._check_budget(job, new, obj)
         self._moves(job, old.get("nodeCheck") or {}, new.get("nodeCheck") or {})
         lost = self._misses_a_pod(obj["metadata"]["uid"])  # which rules take for a disruption
-        fails = statuses.failed_by_rule(new) and not statuses.failed_by_rule(old)
+        fails = status_checks.failed_by_rule(new) and not status_checks.failed_by_rule(old)
         if fails and not lost and not has_fatal_end(job, obj):
             self.fail(f"{job.key.name}: failed by a rule that nothing has matched")
         for problem in (
-            *statuses.contradictions(old, new, obj),
-            *budgets.misspent(job, old, new, obj),
+            *status_checks.contradictions(old, new, obj),
+            *restart_budgets.misspent(job, old, new, obj),
             *elastic.miscounts(old, new, obj),
-            *repeats.ended_in_vain(job, old, new, obj),
-            *goodputs.misaccounted(old, new, obj, steady=self.clock_is_steady),
+            *repeated_failures.ended_in_vain(job, old, new, obj),
+            *goodput_checks.misaccounted(old, new, obj, steady=self.clock_is_steady),
         ):
             self.fail(f"{job.key.name}: {problem}")
 
@@ -245,38 +245,38 @@ class Monitor(Observer):
             if pod["status"].get("reason") in ("Evicted", "DeadlineExceeded"):
                 self._disturb(job, truth)
             elif not taken and truth.own_end is None:
-                self._ended_by_itself(job, truth, _exit_code(pod), _words(pod))
+                self._ended_by_itself(job, truth, _exit_code(pod), _message(pod))
                 if truth.own_end and self._misses_a_pod(owner_uid(pod)):
                     self._endanger(job)
 
-    def attempt_ended(self, pod: Obj, code: int, words: str) -> None:
+    def attempt_ended(self, pod: Obj, code: int, message: str) -> None:
         """An attempt has failed by itself in a pod that is held."""
         job = self.jobs.get(owner_uid(pod))
         if job is not None:
-            self._ended_by_itself(job, job.pods[pod["metadata"]["uid"]], code, words)
+            self._ended_by_itself(job, job.pods[pod["metadata"]["uid"]], code, message)
             if self._misses_a_pod(owner_uid(pod)):
                 self._endanger(job)
 
-    def _ended_by_itself(self, job: JobTruth, truth: PodTruth, code: int, words: str) -> None:
-        truth.own_end, truth.words = code, words
+    def _ended_by_itself(self, job: JobTruth, truth: PodTruth, code: int, message: str) -> None:
+        truth.own_end, truth.message = code, message
         if not truth.own_end:
             job.completions[job.attempt] += not truth.apart
             return
-        truth.action = policies.of_exit(self._stored(job), truth.own_end)
+        truth.action = job_policies.of_exit(self._stored(job), truth.own_end)
         if truth.apart:
             return
-        if truth.action == policies.IGNORE:
+        if truth.action == job_policies.IGNORE:
             job.disturbances[job.attempt] += 1
             return
         job.failures[job.attempt] += 1
-        job.fatal[job.attempt] += truth.action == policies.FAIL_JOB
+        job.fatal[job.attempt] += truth.action == job_policies.FAIL_JOB
 
     def _stored(self, job: JobTruth) -> Obj:
         return self.server.objects.get(job.key) or {"spec": {}, "kind": ""}
 
     def _restarts_alone(self, job: JobTruth, pod: PodTruth) -> bool:
         """Whether the replica does, and nobody has paused or resized the job."""
-        one_by_one = pod.apart or policies.restarts_one_by_one(self._stored(job))
+        one_by_one = pod.apart or job_policies.restarts_one_by_one(self._stored(job))
         return one_by_one and not job.vague
 
     def _misses_a_pod(self, uid: str) -> bool:
@@ -291,12 +291,12 @@ class Monitor(Observer):
     def _endanger(self, job: JobTruth) -> None:
         """A pod was taken away, or its node: that may be why others fail, and be what it costs."""
         job.disturbances[job.attempt] += 1
-        if policies.of_disruptions(self._stored(job)) & {"Count", "Restart"}:
+        if job_policies.of_disruptions(self._stored(job)) & {"Count", "Restart"}:
             job.countable += 1
 
     def _pod_added(self, job: JobTruth, pod: Obj) -> None:
         truth = truth_of(pod)
-        truth.apart = truth.type in policies.apart(self._stored(job))
+        truth.apart = truth.type in job_policies.apart(self._stored(job))
         for other in job.pods.values():
             if (other.type, other.index) == (truth.type, truth.index):
                 if not other.gone:
@@ -304,29 +304,29 @@ class Monitor(Observer):
                 if truth.attempt == other.attempt:
                     continue  # the request came late, and the pod goes
                 other.replaced = True
-                is_fatal = other.action == policies.FAIL_JOB and not other.disturbed  # unseen
+                is_fatal = other.action == job_policies.FAIL_JOB and not other.disturbed  # unseen
                 if is_fatal and self._restarts_alone(job, truth):
                     self.fail(f"{other.name} has failed {job.key.name}, and is created again")
         job.pods[truth.uid] = truth
         if not truth.apart and truth.attempt > job.attempt:
             job.attempt = truth.attempt
 
-    # What the controller tells.
-    def told(self, told: Told) -> None:
-        """A pass has decided what to tell."""
-        restarts = [e.message for e in told.events if e.reason == "Restart"]
-        given_up = [text for text in restarts if GIVEN_UP in text or budgets.HUNG in text]
-        job = self.jobs[told.job["metadata"]["uid"]]
+    # What the controller reports.
+    def check_reconcile(self, result: ReconcileResult) -> None:
+        """A reconcile has decided what to report."""
+        restarts = [e.message for e in result.events if e.reason == "Restart"]
+        given_up = [text for text in restarts if GIVEN_UP in text or restart_budgets.HUNG in text]
+        job = self.jobs[result.job["metadata"]["uid"]]
         job.countable += len(given_up)  # by what it had seen
         if given_up:
             job.given_up.add(job.attempt)
-        job.hung |= set(budgets.hung(told))
-        if told.plan.status is not None or told.events:
-            for problem in agreement.untrue(told, times=self.clock_is_steady):
-                self.fail(f"{told.job['metadata']['name']}: {problem}")
+        job.hung |= set(restart_budgets.hung(result))
+        if result.plan.status is not None or result.events:
+            for problem in reconcile_checks.untrue(result, times=self.clock_is_steady):
+                self.fail(f"{result.job['metadata']['name']}: {problem}")
 
-    def shown(self, shown: Shown) -> None:
-        """A pass has decided what to tell of a viewer."""
+    def check_viewer(self, shown: Shown) -> None:
+        """A reconcile has decided what to report of a viewer."""
         for problem in viewer_judges.untrue(shown):
             self.fail(f"{shown.viewer['metadata']['name']}: {problem}")
 
@@ -479,7 +479,7 @@ class Monitor(Observer):
             self._check_workloads(uid, job, stored)
             self._check_counts(job, stored)
             pods = {pod["metadata"]["name"]: pod for pod in self.server.owned("pods", uid)}
-            for problem in statuses.differences(stored, pods):
+            for problem in status_checks.differences(stored, pods):
                 self.fail(f"{job.key.name}: {problem}")
         for uid, key in self.boards.items():
             self._check_board(uid, key)
@@ -538,13 +538,13 @@ class Monitor(Observer):
             return
         if stored["kind"] == "ColossalAIJob":  # tells restarts per type only
             tasks = status.get("tasks") or ()
-            told = (task["restartCount"] for task in tasks if task["type"] == "launcher")
+            check_reconcile = (task["restartCount"] for task in tasks if task["type"] == "launcher")
             started = {pod.attempt for pod in pods if pod.type == "launcher"}
             real = self._incidents(job, stored, started)
-            self._compare(job, "restarts of launcher", next(told, 0), real)
+            self._compare(job, "restarts of launcher", next(check_reconcile, 0), real)
             return
         counted = status.get("backoffCount") or 0
-        if policies.restarts_one_by_one(stored):
+        if job_policies.restarts_one_by_one(stored):
             self._compare(job, "backoffCount", counted, _counted(stored, ended_pods(pods)))
             return
         started = {pod.attempt for pod in pods if not pod.apart}
@@ -575,7 +575,7 @@ class Monitor(Observer):
 
 def _counted(job: Obj, real: tuple[int, int]) -> tuple[int, int]:
     """How many restarts may be counted, of so many at least and at most."""
-    return (0, real[1]) if budgets.refills(job) else real
+    return (0, real[1]) if restart_budgets.refills(job) else real
 
 
 def _exit_code(pod: Obj) -> int:
@@ -587,7 +587,7 @@ def _exit_code(pod: Obj) -> int:
     return max(int(each["state"]["terminated"]["exitCode"]) for each in ended)
 
 
-def _words(pod: Obj) -> str:
+def _message(pod: Obj) -> str:
     ended = (each["state"].get("terminated") or {} for each in pod["status"]["containerStatuses"])
     return next((each["message"] for each in ended if "message" in each), "")
 

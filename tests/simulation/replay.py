@@ -46,8 +46,8 @@ class Difference:
     """By path: what the record says, and what comes of it today."""
 
     def __str__(self) -> str:
-        told = [f"  {path}: {then!r} → {today!r}" for path, (then, today) in self.parts.items()]
-        return "\n".join([f"pass {self.number} of {self.job} is decided otherwise:", *told])
+        lines = [f"  {path}: {then!r} → {today!r}" for path, (then, today) in self.parts.items()]
+        return "\n".join([f"pass {self.number} of {self.job} is decided otherwise:", *lines])
 
 
 def replay(lines: Iterable[bytes]) -> int | Difference:

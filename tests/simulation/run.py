@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import orjson
 
-from tests.simulation import launching, policies
-from tests.simulation.checking import Checkers
+from tests.simulation import job_policies, ssh_launches
 from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
-from tests.simulation.holding import Holders
+from tests.simulation.in_place_pods import InPlacePods
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
+from tests.simulation.kueue_queues import Queues
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
-from tests.simulation.queueing import Queues
-from tests.simulation.reporting import ADDRESS, PROGRESS_SECONDS, Reporters, reports
+from tests.simulation.node_checks import Checkers
+from tests.simulation.pod_reports import ADDRESS, PROGRESS_SECONDS, Reporters, reports
+from tests.simulation.reconcile_result import ReconcileResult
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
-from tests.simulation.telling import Told
 from tests.simulation.viewer_judges import Shown
 from tests.simulation.virtual_time import StuckError, virtual_loop
 from trainyard.kinds.kind_registry import JOB_KINDS
@@ -110,9 +110,9 @@ class Listener(ReconcileLog):
         if self._written:
             self._written.log_decision(job, observed, now, answer)
         if isinstance(answer, Plan) and job.kind.is_viewer:
-            self._monitor.shown(Shown.of(dict(job.raw), observed, answer))
+            self._monitor.check_viewer(Shown.of(dict(job.raw), observed, answer))
         elif isinstance(answer, Plan):
-            self._monitor.told(Told.of(dict(job.raw), observed, answer, now))
+            self._monitor.check_reconcile(ReconcileResult.of(dict(job.raw), observed, answer, now))
 
     def log_request(self, job: JobRecord, what: str, ended: str) -> None:
         """See ReconcileLog."""
@@ -166,7 +166,7 @@ class Run:
             self._launch,
             self._is_launched,
             self._crashes,
-            scenario.words.of,
+            scenario.messages.of,
             names_oom=scenario.launches is not None,
         )
         self.monitor = Monitor(self.server, loop)
@@ -194,7 +194,7 @@ class Run:
                 self.settings, channel_address=ADDRESS, progress_seconds=PROGRESS_SECONDS
             )
             rng = random.Random(scenario.seed ^ 0x401D)
-            self.cluster.holders = Holders(
+            self.cluster.in_place_pods = InPlacePods(
                 self.cluster,
                 rng,
                 lambda: self.leader,
@@ -259,13 +259,13 @@ class Run:
             and job["kind"] != "GenericJob"
             and "torchrunConfig" not in job["spec"]
             and not elastic
-            and not policies.restarts_one_by_one(job)
-            and not policies.apart(job)
+            and not job_policies.restarts_one_by_one(job)
+            and not job_policies.apart(job)
         )
 
-    def _launch(self, pod: Obj) -> launching.Launch | None:
+    def _launch(self, pod: Obj) -> ssh_launches.Launch | None:
         launches = self.scenario.launches
-        if launches is None or not launching.launches(pod):
+        if launches is None or not ssh_launches.launches(pod):
             return None
         return launches.draw(self.faults_last)
 
@@ -273,12 +273,12 @@ class Run:
         """Its sshd ends when the launch does, or with the job."""
         job = self._owner(pod)
         is_over = job is None or (job.get("status") or {}).get("phase") in TERMINAL
-        if is_over or self.scenario.launches is None or not launching.is_over_ssh(job or {}):
+        if is_over or self.scenario.launches is None or not ssh_launches.is_over_ssh(job or {}):
             return False
         pods = list(self.server.owned("pods", owner_uid(pod)))
-        if launching.launches(pod) or (job or {})["spec"].get("runMode", {}).get("debug"):
+        if ssh_launches.launches(pod) or (job or {})["spec"].get("runMode", {}).get("debug"):
             return False
-        leaders = [each for each in pods if launching.launches(each)]
+        leaders = [each for each in pods if ssh_launches.launches(each)]
         return not any(each["status"].get("phase") in TERMINAL for each in leaders)
 
     def _crashes(self) -> list[int]:
@@ -469,8 +469,8 @@ class Run:
             kinds = ("Failed",) if phase == "Failed" else ("Completed",)
             others = [c for c in status.get("conditions") or () if c["type"] not in kinds]
             time = {"lastTransitionTime": others[0]["lastTransitionTime"]} if others else {}
-            words = {"status": "True", "reason": "Forged", "message": "Believe it."}
-            forged["conditions"] = [*others, *({"type": k, **words, **time} for k in kinds)]
+            messages = {"status": "True", "reason": "Forged", "message": "Believe it."}
+            forged["conditions"] = [*others, *({"type": k, **messages, **time} for k in kinds)]
         self._hit("forged phase")
         self.monitor.is_forging = True
         self.server.set(self.keys[number], status=forged)

@@ -9,9 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.queueing.kueue import Kueue
-from tests.simulation import budgets, checking, elastic, holding, launching, queueing, repeats
+from tests.simulation import (
+    elastic,
+    in_place_pods,
+    kueue_queues,
+    node_checks,
+    repeated_failures,
+    restart_budgets,
+    ssh_launches,
+)
 from tests.simulation.network import CRASHES, Fault, WatchFault
-from tests.simulation.reporting import reports
+from tests.simulation.pod_reports import reports
 from tests.simulation.seeds import (
     FIFTH_GENERATION,
     FIRST_GENERATION,
@@ -80,11 +88,11 @@ class Scenario:
     success_seconds: float
     peers_die: bool
     newcomers: elastic.Newcomers
-    launches: launching.Launches | None
+    launches: ssh_launches.Launches | None
     """None: nothing is told of launches; as in seeds of the first generation."""
     boards: Boards | None
     """The same of viewers."""
-    words: repeats.Words
+    messages: repeated_failures.FailureMessages
     has_standby: bool
     """Whoever takes over from a controller that has crashed has watched all the while."""
     queue: Kueue | None
@@ -128,7 +136,9 @@ class Scenario:
         """The scenario in words, a line for each thing that happens."""
         lines = [f"Kueue has room for {self.queue.quota} pods"] if self.queue else []
         for step in self.numbered.values():
-            lines.append(f"at {step.at:.3f} s: {step.what} {_words(step.argument)}".rstrip())
+            lines.append(
+                f"at {step.at:.3f} s: {step.what} {_format_argument(step.argument)}".rstrip()
+            )
             if step.what == "submit":
                 lines.append(f"  {json.dumps(self.jobs[step.argument])}")
         lines += [f"request {n}: {self.call_faults[n]}" for n in sorted(self.call_faults)]
@@ -144,7 +154,7 @@ class Scenario:
             lines.append(f"a launch will not be quick with a chance of {self.launches.rate}")
         if self.boards and self.boards.rate:
             lines.append(f"a viewer's page will crash with a chance of {self.boards.rate}")
-        lines.append(f"a program fails as before with a chance of {self.words.stubborn}")
+        lines.append(f"a program fails as before with a chance of {self.messages.stubborn}")
         if self.has_standby:
             lines.append("a standby that has watched takes over")
         return lines
@@ -176,20 +186,20 @@ def draw(seed: int) -> Scenario:
     if len(jobs) == 1 and any(step.what == "delete" for step in steps):
         jobs.append(_job(rng, "second"))  # one that goes on
         steps.append(Step(rng.uniform(0.5, 60.0), "submit", 1))
-    launches = None if is_first else launching.draw(random.Random(f"{seed} launches"), jobs)
+    launches = None if is_first else ssh_launches.draw(random.Random(f"{seed} launches"), jobs)
     boards = None if is_first else _boards(random.Random(f"{seed} boards"), jobs)
-    queue = None if is_first else queueing.draw(seed, jobs)
+    queue = None if is_first else kueue_queues.draw(seed, jobs)
     if queue is not None:
         settings = replace(settings, gang_backend=GangBackend.KUEUE)
-        steps += [Step(*each) for each in queueing.steps(seed)]
+        steps += [Step(*each) for each in kueue_queues.steps(seed)]
     once = FIRST_GENERATION | SECOND_GENERATION | THIRD_GENERATION
-    words = repeats.draw(seed, jobs, judged=seed not in once)
+    messages = repeated_failures.draw(seed, jobs, judged=seed not in once)
     once |= FOURTH_GENERATION
     if reports(seed):
         if seed not in once:
-            holding.draw(seed, jobs)
-            checking.draw(seed, jobs)
-        budgets.draw(seed, jobs, once=seed in once | FIFTH_GENERATION)
+            in_place_pods.draw(seed, jobs)
+            node_checks.draw(seed, jobs)
+        restart_budgets.draw(seed, jobs, once=seed in once | FIFTH_GENERATION)
     count = rng.randint(2, 7)
     call_faults: dict[int, Fault] = {
         rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)
@@ -210,14 +220,14 @@ def draw(seed: int) -> Scenario:
         newcomers=newcomers,
         launches=launches,
         boards=boards,
-        words=words,
+        messages=messages,
         has_standby=has_standbys and random.Random(f"{seed} standby").random() < 0.5,
         queue=queue,
         rng=rng,
     )
 
 
-def _words(argument: Any) -> str:
+def _format_argument(argument: Any) -> str:
     """A step's argument; those of faults are tuples."""
     parts = argument if isinstance(argument, tuple) else (argument,)
     return " ".join(str(part) for part in parts if part is not None)

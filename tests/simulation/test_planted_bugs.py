@@ -212,7 +212,7 @@ def call_every_job_new(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StatusBuilder, "repair_unfinished", welcome)
 
 
-def forget_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def forget_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new leader begins a job's progress anew."""
     monkeypatch.setattr(progress_status, "_stored_progress", lambda status: {})
 
@@ -237,7 +237,7 @@ def call_work_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hang_detector, "BUSY", "-")
 
 
-def hear_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def take_reports_of_pods_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports of pods that are gone are taken for those of their successors."""
     monkeypatch.setattr(hang_policy, "_is_current", lambda replica, rank: replica is not None)
 
@@ -259,9 +259,9 @@ def start_in_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_place_restart, "_is_waiting", lambda job, pod: True)
 
 
-def hear_an_earlier_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+def take_reports_of_attempts_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """How an attempt ended is taken for the end of the one that follows in the same pod."""
-    monkeypatch.setattr(in_place_pods, "current_report", lambda pod, hold: hold)
+    monkeypatch.setattr(in_place_pods, "current_report", lambda pod, report: report)
 
 
 def account_for(seconds: Callable[[float], float]) -> Plant:
@@ -411,15 +411,15 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         "Workload .* is left",
     ),
     "call every job new": (call_every_job_new, "it was there before"),
-    "forget what was told": (forget_what_was_told, "that was told is gone"),
+    "forget what was told": (forget_progress, "that was told is gone"),
     "act on a suspicion": (act_on_a_suspicion, "no judge knows this text"),
     "declare a hang at once": (declare_a_hang_at_once, "have done so for less than"),
     "call work a hang": (call_work_a_hang, "are at work"),
-    "hear those before": (hear_those_before, "have reported|no rank has reported"),
+    "hear those before": (take_reports_of_pods_before, "have reported|no rank has reported"),
     "blame another rank": (blame_another_rank, "have reported|for less than|are at work"),
     "keep no evidence of a hang": (keep_no_evidence, "no evidence of it is kept"),
     "start in place at once": (start_in_place_at_once, "is to start attempt .* while one runs"),
-    "hear an earlier attempt": (hear_an_earlier_attempt, "."),
+    "hear an earlier attempt": (take_reports_of_attempts_before, "."),
     "account for half of the time": (account_for(lambda s: s / 2), "goodput has .* s of"),
     "account for no short times": (account_for(lambda s: s if s > 1 else 0), "goodput has .* s of"),
     "train while paused": (train_while_paused, "phase Paused, time goes to training"),

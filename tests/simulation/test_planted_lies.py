@@ -97,12 +97,12 @@ LIES: Mapping[str, Lie] = {
 
 @pytest.mark.parametrize("name", LIES)
 def test_a_planted_lie_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, function, lie, says = LIES[name]
+    owner, function, lie, judges = LIES[name]
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, function, lie)
 
     _, violation = found(monkeypatch, plant)
     assert violation, f"{name}: not found in {SEEDS} seeds"
-    assert re.search(says, violation), violation
+    assert re.search(judges, violation), violation
     print(f"{name}: {violation}")

@@ -148,9 +148,9 @@ def test_different_seeds_are_different_runs() -> None:
 
 def test_any_seed_is_replayed_by_pytest_and_by_the_command() -> None:
     """12443 is beyond the fixed seeds of a usual run, which skipped it once."""
-    told = python("-m", "pytest", "tests/simulation", "-rA", "--seed", "12443", "-k", "invariant")
-    assert "1 passed" in told
-    assert "skipped" not in told
+    output = python("-m", "pytest", "tests/simulation", "-rA", "--seed", "12443", "-k", "invariant")
+    assert "1 passed" in output
+    assert "skipped" not in output
     assert "seed 12443: every invariant holds" in python(
         "-m", "tests.simulation", "--seed", "12443"
     )
@@ -199,5 +199,5 @@ def test_a_file_that_cannot_be_replayed_is_refused_with_the_reason(
     if content is not None:
         file.write_text(content)
     assert main(["--replay", str(file)]) == 2
-    told = capsys.readouterr()
-    assert (told.out, why in told.err, str(file) in told.err) == ("", True, True)
+    output = capsys.readouterr()
+    assert (output.out, why in output.err, str(file) in output.err) == ("", True, True)

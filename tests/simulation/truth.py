@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from tests.simulation import policies
+from tests.simulation import job_policies
 from tests.simulation.server import Key, Obj
 from trainyard.kinds.shared import labels
 
@@ -21,7 +21,7 @@ class PodTruth:
     attempt: int
     own_end: int | None = None
     """Exit code, when its containers ended by themselves."""
-    words: str = ""
+    message: str = ""
     """What it said then."""
     disturbed: bool = False
     """Somebody or something else took it away."""
@@ -62,16 +62,16 @@ class JobTruth:
 
 def ended_pods(pods: list[PodTruth]) -> tuple[int, int]:
     """How many pods ended by themselves, at a cost, and were replaced: for certain, and at most."""
-    ended = [pod for pod in pods if pod.own_end is not None and pod.action != policies.IGNORE]
+    ended = [pod for pod in pods if pod.own_end is not None and pod.action != job_policies.IGNORE]
     least = sum(1 for pod in ended if pod.replaced and not pod.disturbed)
     return least, len(ended)
 
 
 def has_fatal_end(job: JobTruth, stored: Obj) -> bool:
     """Whether a pod ended as a rule of podFailurePolicy fails the job for."""
-    disrupted = policies.FAIL_JOB in policies.of_disruptions(stored)
+    disrupted = job_policies.FAIL_JOB in job_policies.of_disruptions(stored)
     return any(
-        pod.action == policies.FAIL_JOB or (disrupted and pod.disturbed)
+        pod.action == job_policies.FAIL_JOB or (disrupted and pod.disturbed)
         for pod in job.pods.values()
     )
 

@@ -1,6 +1,6 @@
 """Judges of what is told of viewers, in their own status and in that of their jobs.
 
-As with jobs (`judges.py`), a text that no row knows is untrue by itself.
+As with jobs (`text_judges.py`), a text that no row knows is untrue by itself.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tests.simulation.reconcile_result import ReconcileResult
 from tests.simulation.server import Obj
-from tests.simulation.telling import Told
 from trainyard.lifecycle.actions import Create, Plan
 from trainyard.lifecycle.observed import Container, Observed, Owned, Pod
 
 PAGE = "tensorboard"
 """The container that serves the page; the others bring logs."""
 CONDITIONS = ("Ready", "LogsServed")
-TROUBLES = ("NotServed", "FetchFailed")
+WARNING_REASONS = ("NotServed", "FetchFailed")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ Judge = Callable[[Shown, re.Match[str]], Iterator[str]]
 _ROWS: list[tuple[str, re.Pattern[str], Judge]] = []
 
 
-def _says(place: str, reason: str, message: str) -> Callable[[Judge], Judge]:
+def _judges(place: str, reason: str, message: str) -> Callable[[Judge], Judge]:
     """Registers the judge of a condition's text, such as of `Ready=False`."""
 
     def register(judge: Judge) -> Judge:
@@ -70,19 +70,21 @@ def _says(place: str, reason: str, message: str) -> Callable[[Judge], Judge]:
 
 def untrue(shown: Shown) -> Iterator[str]:
     """What a pass says of a viewer and is not so."""
-    held = {condition["type"]: condition for condition in shown.after.get("conditions") or ()}
-    if list(held) != [kind for kind in CONDITIONS if kind in held]:
-        yield f"conditions in the order {list(held)}"
-    for kind, condition in held.items():
+    conditions = {condition["type"]: condition for condition in shown.after.get("conditions") or ()}
+    if list(conditions) != [kind for kind in CONDITIONS if kind in conditions]:
+        yield f"conditions in the order {list(conditions)}"
+    for kind, condition in conditions.items():
         place, text = f"{kind}={condition['status']}", condition["message"]
         for problem in _judged(shown, place, condition["reason"], text):
             yield f"{place} ({condition['reason']}) says {text!r}: {problem}"
-    if (shown.after.get("phase") == "Running") != (held.get("Ready", {}).get("status") == "True"):
-        yield f"phase {shown.after.get('phase')}, Ready is {held.get('Ready')}"
+    if (shown.after.get("phase") == "Running") != (
+        conditions.get("Ready", {}).get("status") == "True"
+    ):
+        yield f"phase {shown.after.get('phase')}, Ready is {conditions.get('Ready')}"
     for event in shown.plan.events:
-        told = [(c["reason"], c["message"]) for c in held.values()]
-        if (event.reason, event.message) not in told:
-            yield f"event {event.reason} says {event.message!r}, and the conditions {told}"
+        texts = [(c["reason"], c["message"]) for c in conditions.values()]
+        if (event.reason, event.message) not in texts:
+            yield f"event {event.reason} says {event.message!r}, and the conditions {texts}"
     if shown.after.get("url") and not _services(shown):
         yield f"its page is at {shown.after['url']}, and there is no Service"
     uid = (shown.after.get("pod") or {}).get("reference", {}).get("uid")
@@ -97,8 +99,8 @@ def _services(shown: Shown) -> list[Owned]:
 
 
 def _judged(shown: Shown, place: str, reason: str, message: str) -> Iterator[str]:
-    for where, words, judge in _ROWS:
-        found = words.fullmatch(f"{reason}\0{message}")
+    for where, pattern, judge in _ROWS:
+        found = pattern.fullmatch(f"{reason}\0{message}")
         if found and where == place:
             yield from judge(shown, found)
             return
@@ -110,23 +112,23 @@ def _if(problem: bool, text: str) -> Iterator[str]:
         yield text
 
 
-@_says("Ready=False", "Suspended", r"spec\.suspend is true\.")
+@_judges("Ready=False", "Suspended", r"spec\.suspend is true\.")
 def _suspended(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(not shown.viewer["spec"].get("suspend"), "it is not")
 
 
-@_says("Ready=False", "NoLogs", r"the spec names no logs that can be shown; set .+\.")
+@_judges("Ready=False", "NoLogs", r"the spec names no logs that can be shown; set .+\.")
 def _no_logs(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(any(a.resource.plural == "pods" for a in _creates(shown)), "it gets a pod")
 
 
-@_says("Ready=False", "NameConflict", r"cannot create .+: the name is held by .+; delete .+\.")
+@_judges("Ready=False", "NameConflict", r"cannot create .+: the name is held by .+; delete .+\.")
 def _taken(shown: Shown, found: re.Match[str]) -> Iterator[str]:
-    held = (f" {c.name}: the name is held by {c.owner};" for c in shown.observed.conflicts)
-    yield from _if(not any(text in found[0] for text in held), f"{shown.observed.conflicts}")
+    texts = (f" {c.name}: the name is held by {c.owner};" for c in shown.observed.conflicts)
+    yield from _if(not any(text in found[0] for text in texts), f"{shown.observed.conflicts}")
 
 
-@_says(
+@_judges(
     "Ready=False",
     "CreationRefused",
     r"the server refuses to create \S+ (?P<name>\S+) \((?P<code>\d+)\): (?P<said>.*)",
@@ -136,30 +138,32 @@ def _refused(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     yield from _if((found["name"], found["code"], found["said"]) not in known, f"{known}")
 
 
-@_says("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is being created\.")
+@_judges("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is being created\.")
 def _created(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(shown.pod is not None, f"it is there: {shown.pod}")
 
 
-@_says("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is starting\.")
+@_judges("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is starting\.")
 def _starting(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     yield from _if(shown.pod is None or shown.pod.name != found["pod"], f"{shown.pod}")
     yield from _if(shown.page is not None and shown.page.ready, "it is ready")
 
 
-@_says("Ready=False", "Unschedulable", r"Pod\[(?P<pod>[\w-]+)\] cannot be scheduled: (?P<said>.*)")
+@_judges(
+    "Ready=False", "Unschedulable", r"Pod\[(?P<pod>[\w-]+)\] cannot be scheduled: (?P<said>.*)"
+)
 def _unschedulable(shown: Shown, found: re.Match[str]) -> Iterator[str]:
-    said = shown.pod.unschedulable if shown.pod and not shown.pod.scheduled else None
-    yield from _if(said != found["said"], f"{shown.pod}")
+    message = shown.pod.unschedulable if shown.pod and not shown.pod.scheduled else None
+    yield from _if(message != found["said"], f"{shown.pod}")
 
 
-@_says("Ready=True", "Running", r"\w+ runs and can be opened\.")
+@_judges("Ready=True", "Running", r"\w+ runs and can be opened\.")
 def _running(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     page = shown.page
     yield from _if(page is None or page.state != "Running" or not page.ready, f"{shown.pod}")
 
 
-@_says("Ready=False", "ProgramMissing", r"there is no program `.+` in the image .+")
+@_judges("Ready=False", "ProgramMissing", r"there is no program `.+` in the image .+")
 def _missing(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     page = shown.page
     codes = (page.exit_code, page.last_exit_code) if page else ()
@@ -167,51 +171,51 @@ def _missing(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(127 not in codes and not absent, f"{shown.pod}")
 
 
-@_says("Ready=False", "Crashed", r"Pod\[(?P<pod>[\w-]+)\] has failed: (?P<why>\S+)(?: .+)?")
+@_judges("Ready=False", "Crashed", r"Pod\[(?P<pod>[\w-]+)\] has failed: (?P<why>\S+)(?: .+)?")
 def _failed(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     pod = shown.pod
     is_so = pod is not None and pod.phase in ("Failed", "Succeeded")
     yield from _if(not is_so or found["why"] not in (pod and pod.reason, "Error"), f"{pod}")
 
 
-@_says("Ready=False", "Crashed", r"\w+ ended with exit code (?P<code>\d+); .+")
+@_judges("Ready=False", "Crashed", r"\w+ ended with exit code (?P<code>\d+); .+")
 def _crashed(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     page = shown.page
     codes = (page.exit_code, page.last_exit_code) if page else ()
     yield from _if(int(found["code"]) not in codes, f"{shown.pod}")
 
 
-@_says("Ready=False", "Crashed", r"\w+ cannot be started: (?P<why>\S+)(?: .+)?")
+@_judges("Ready=False", "Crashed", r"\w+ cannot be started: (?P<why>\S+)(?: .+)?")
 def _cannot_start(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     page = shown.page
     is_so = page is not None and page.state == "Waiting" and page.reason == found["why"]
     yield from _if(not is_so, f"{shown.pod}")
 
 
-@_says("Ready=False", "InvalidSpec", r"the spec is invalid: .+")
+@_judges("Ready=False", "InvalidSpec", r"the spec is invalid: .+")
 def _invalid(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(bool(_creates(shown)), "it is created all the same")
 
 
-@_says("LogsServed=True", "AllServed", r"All logs that the spec names are shown\.")
+@_judges("LogsServed=True", "AllServed", r"All logs that the spec names are shown\.")
 def _all_served(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     waiting = [c.name for c in shown.fetchers if not c.ready]
     yield from _if(bool(waiting), f"{waiting} are not ready")
 
 
-@_says("LogsServed=False", "Fetching", r"Some logs are being fetched\.")
+@_judges("LogsServed=False", "Fetching", r"Some logs are being fetched\.")
 def _fetching(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     failed = [c.name for c in shown.fetchers if c.failed or c.last_exit_code]
     yield from _if(bool(failed), f"{failed} have failed")
 
 
-@_says("LogsServed=False", "NotServed", r"not shown: (?P<what>.+)")
+@_judges("LogsServed=False", "NotServed", r"not shown: (?P<what>.+)")
 def _not_served(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     failed = [c.name for c in shown.fetchers if not c.ready and (c.failed or c.last_exit_code)]
     yield from _if(bool(failed), f"{failed} have failed")
 
 
-@_says("LogsServed=False", "FetchFailed", r"not shown: (?P<what>.+)")
+@_judges("LogsServed=False", "FetchFailed", r"not shown: (?P<what>.+)")
 def _fetch_failed(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     waiting = [c.name for c in shown.fetchers if not c.ready]
     yield from _if(not waiting, f"{shown.fetchers}")
@@ -224,41 +228,43 @@ def _creates(shown: Shown) -> list[Create]:
 # What the status of a job tells of its viewer.
 
 
-def _refusal(name: str, told: Told) -> str:
+def _refusal(name: str, result: ReconcileResult) -> str:
     """Why it could not be created the last time."""
-    for conflict in told.observed.conflicts:
+    for conflict in result.observed.conflicts:
         if (conflict.resource.plural, conflict.name) == ("tensorboards", name):
-            held = f"cannot create tensorboards {name}: the name is held by {conflict.owner}; "
-            return held + "delete that object, or give the job another name"
-    for each in told.observed.refusals:
+            text = f"cannot create tensorboards {name}: the name is held by {conflict.owner}; "
+            return text + "delete that object, or give the job another name"
+    for each in result.observed.refusals:
         if (each.resource.plural, each.name) == ("tensorboards", name):
-            code, said = each.code, each.message
-            return f"the server refuses to create tensorboards {name} ({code}): {said}"
+            code, message = each.code, each.message
+            return f"the server refuses to create tensorboards {name} ({code}): {message}"
     return ""
 
 
-def of_link(told: Told) -> Iterator[str]:
+def of_link(result: ReconcileResult) -> Iterator[str]:
     """What is untrue about `status.tensorboard`: it tells what the viewer's own status tells."""
-    link = told.after.get("tensorboard")
-    if (link is not None) != ("tensorboardSpec" in told.spec):
+    link = result.after.get("tensorboard")
+    if (link is not None) != ("tensorboardSpec" in result.spec):
         yield f"tensorboard is told as {link}"
     if link is None:
         return
     name = link["dependent"]["name"]
-    seen = (o for o in told.observed.owned if (o.resource.plural, o.name) == ("tensorboards", name))
+    seen = (
+        o for o in result.observed.owned if (o.resource.plural, o.name) == ("tensorboards", name)
+    )
     board = next(seen, None)
     status = dict(board.status) if board else {}
-    held = {c["type"]: c for c in status.get("conditions") or ()}
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
     runs = status.get("phase") == "Running"
-    refused = "" if board else _refusal(name, told)
-    why = refused or (held.get("Ready") or {}).get("message")
-    logs = held.get("LogsServed") or {}
+    refused = "" if board else _refusal(name, result)
+    why = refused or (conditions.get("Ready") or {}).get("message")
+    logs = conditions.get("LogsServed") or {}
     expected = f"TensorBoard [{name}] is {'ready' if runs else 'not ready'}"
     if not runs and why:
         expected += f": {why}"
     if logs.get("status") == "False":
         expected += f"; {logs.get('message', '')}"
-    is_warning = refused or status.get("phase") == "Failed" or logs.get("reason") in TROUBLES
+    is_warning = refused or status.get("phase") == "Failed" or logs.get("reason") in WARNING_REASONS
     wanted = {
         "note": expected,
         "ready": runs,

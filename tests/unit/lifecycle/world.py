@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
-from tests.simulation.agreement import untrue
-from tests.simulation.telling import Told
+from tests.simulation.reconcile_checks import untrue
+from tests.simulation.reconcile_result import ReconcileResult
 from trainyard.kinds.kind_registry import KINDS, describe
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import Workload
@@ -183,8 +183,8 @@ class World:
         made = plan(self.workload, status, observed, self.now, self.settings)
         job = {**self.job, "status": self.status}
         self._latest = max(self._latest, self.now)
-        told = Told.of(job, observed, made, self.now)
-        lies = list(untrue(told, times=self.now == self._latest))
+        result = ReconcileResult.of(job, observed, made, self.now)
+        lies = list(untrue(result, times=self.now == self._latest))
         assert not lies, "\n".join(lies)
         return made
 

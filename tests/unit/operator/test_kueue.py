@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.queueing.kueue import FLAVOR, Kueue, condition, finished, tell, true
+from tests.simulation.kueue_queues import PLURAL, Queues
 from tests.simulation.network import Call, Fault
-from tests.simulation.queueing import PLURAL, Queues
 from tests.simulation.server import Key, Obj
 from tests.unit.operator.test_reconciles import Yard, generic, in_yard, pytorch
 from trainyard.kinds.shared.job_settings import GangBackend, Settings

@@ -68,7 +68,7 @@ class Land:
             is_launched=lambda pod: False,
             crashes=list,
             names_oom=False,
-            words=lambda pod, code: "",
+            termination_message=lambda pod, code: "",
         )
         self.server.observers.append(cluster)
         cluster.start()

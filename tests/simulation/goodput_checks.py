@@ -24,8 +24,8 @@ def misaccounted(old: Obj, new: Obj, job: Obj, *, steady: bool) -> Iterator[str]
         return
     total = sum(after.get(part, 0.0) for part in PARTS)
     # Training turns out to be lost, or not to have begun, or to have begun before, by its steps.
-    is_told = old.get("internal", {}).get("work") != new["internal"].get("work")
-    may_fall = ("training", "starting", "restarting") if is_told else ("training",)
+    is_new_work = old.get("internal", {}).get("work") != new["internal"].get("work")
+    may_fall = ("training", "starting", "restarting") if is_new_work else ("training",)
     for part in PARTS:
         if after.get(part, 0.0) < before.get(part, 0.0) and part not in may_fall:
             yield f"goodput: {part} fell from {before[part]} to {after.get(part)}"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from tests.simulation.reconcile_result import ReconcileResult
 from tests.simulation.server import Obj
-from tests.simulation.telling import Told
 from tests.simulation.truth import JobTruth
 
 HANG_SECONDS = 20
@@ -32,19 +32,21 @@ def draw(seed: int, jobs: Sequence[Obj], *, once: bool) -> None:
         policy["hang"] = {"afterSeconds": HANG_SECONDS, "action": action}
 
 
-def hung(told: Told) -> list[tuple[str, int]]:
+def hung(result: ReconcileResult) -> list[tuple[str, int]]:
     """The pod, by name and attempt, that runs and is to be restarted for a hang: one for each.
 
     Not by the text of the restart, which is that of another replica where one failed meanwhile.
     """
-    policy = (told.spec.get("runPolicy") or {}).get("hang") or {}
+    policy = (result.spec.get("runPolicy") or {}).get("hang") or {}
     is_hung = any(
-        c["type"] == "Hung" and c["status"] == "True" for c in told.after.get("conditions") or ()
+        c["type"] == "Hung" and c["status"] == "True" for c in result.after.get("conditions") or ()
     )
     if not is_hung or policy.get("action") != "Restart":
         return []
-    wanted = told.account(told.after).get("replicas") or {}
-    ranks = [told.pods[rank.pod] for rank in told.observed.reports.ranks if rank.pod in told.pods]
+    wanted = result.account(result.after).get("replicas") or {}
+    ranks = [
+        result.pods[rank.pod] for rank in result.observed.reports.ranks if rank.pod in result.pods
+    ]
     blamed = [p for p in ranks if p.attempt < (wanted.get(p.name) or {}).get("attempt", 0)]
     return [(p.name, p.attempt) for p in blamed if p.phase == "Running"][:1]
 
@@ -75,8 +77,8 @@ def _restarts(status: Obj) -> int:
 
 def _reached(status: Obj) -> tuple[int, int]:
     """The steps of the last checkpoint and of all, -1 where none is told."""
-    told = status.get("progress") or {}
-    return (told.get("checkpoint") or {}).get("step", -1), told.get("step", -1)
+    result = status.get("progress") or {}
+    return (result.get("checkpoint") or {}).get("step", -1), result.get("step", -1)
 
 
 def _is_beyond(now: tuple[int, int], before: tuple[int, int]) -> bool:

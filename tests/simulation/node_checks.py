@@ -23,7 +23,7 @@ from trainyard.operator.channel.trainer_status import BadReport
 from trainyard.operator.reconcile.controller import Controller
 
 _VARIABLE = "TRAINYARD_NODE_CHECK"
-_SAID = ("wait", "check", "start")
+_ANSWERS = ("wait", "check", "start")
 
 
 def draw(seed: int, jobs: Sequence[Obj]) -> None:
@@ -44,7 +44,7 @@ def draw(seed: int, jobs: Sequence[Obj]) -> None:
 class _Trial:
     """The test in one pod."""
 
-    told: dict[str, Any]
+    report: dict[str, Any]
     is_over: bool = False
     order: dict[str, Any] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class Checkers:
     ) -> None:
         self._cluster, self._leader, self._fail = cluster, leader, fail
         self._rng = random.Random(seed ^ 0x40DE)
-        self._trouble = self._rng.choice((0.0, 0.05, 0.1))
+        self._fault_rate = self._rng.choice((0.0, 0.05, 0.1))
         """How often anything goes wrong by itself."""
         self._bad = self._rng.choice(("", "", *NODES))
         """A node that fails whoever is tried with it."""
@@ -80,31 +80,31 @@ class Checkers:
         uid, rng = pod["metadata"]["uid"], self._rng
         if uid not in self._trials:
             attempt = int(pod["metadata"]["annotations"][labels.ATTEMPT])
-            told = {"uid": uid, "attempt": attempt, "stage": "begun", "host": "h"}
-            self._trials[uid] = _Trial(told, is_over=rng.random() < self._trouble)
+            report = {"uid": uid, "attempt": attempt, "stage": "begun", "host": "h"}
+            self._trials[uid] = _Trial(report, is_over=rng.random() < self._fault_rate)
         trial = self._trials[uid]
         if trial.is_over or pod["spec"].get("nodeName") in self._cluster.lost:
             return
         answer = self._ask(pod, trial)
-        stage, said = trial.told["stage"], answer.get("say", "wait")
-        if said not in _SAID:
-            self._fail(f"{pod['metadata']['name']} is told {said!r}")
+        stage, order_word = trial.report["stage"], answer.get("say", "wait")
+        if order_word not in _ANSWERS:
+            self._fail(f"{pod['metadata']['name']} is told {order_word!r}")
         if stage == "begun":
-            is_able = rng.random() >= 2 * self._trouble
-            error = "wrong" if is_able and rng.random() < self._trouble else ""
+            is_able = rng.random() >= 2 * self._fault_rate
+            error = "wrong" if is_able and rng.random() < self._fault_rate else ""
             tried = {"port": 7, "seconds": self._seconds(pod), "error": error}
             more = tried if is_able else {"error": "no torch"}
-            trial.told |= {"stage": "ready" if is_able else "left", **more}
-        elif stage == "left" or (said == "start" and stage in ("ready", "done")):
+            trial.report |= {"stage": "ready" if is_able else "left", **more}
+        elif stage == "left" or (order_word == "start" and stage in ("ready", "done")):
             trial.is_over = True
-        elif stage == "ready" and said == "check":
-            trial.told |= {"stage": "testing", "run": answer["run"]}
+        elif stage == "ready" and order_word == "check":
+            trial.report |= {"stage": "testing", "run": answer["run"]}
             trial.order = answer
         elif stage == "testing":
-            gives_up = rng.random() < self._trouble
+            gives_up = rng.random() < self._fault_rate
             pairs = [self._pair(pod, each) for each in trial.order["pairs"]]
-            trial.told |= {"stage": "left", "error": "late"} if gives_up else {"stage": "done"}
-            trial.told["pairs"] = pairs
+            trial.report |= {"stage": "left", "error": "late"} if gives_up else {"stage": "done"}
+            trial.report["pairs"] = pairs
 
     def _seconds(self, pod: Obj) -> float:
         is_slow = self._is_bad(pod) and self._rng.random() < 0.3
@@ -117,9 +117,9 @@ class Checkers:
         key = ("pods", pod["metadata"]["namespace"], order["replica"])
         peer = self._cluster.server.objects.get(key)
         is_lost = peer is None or not _runs(peer) or self._is_bad(peer) or self._is_bad(pod)
-        if peer is None or is_lost or self._rng.random() < self._trouble:
+        if peer is None or is_lost or self._rng.random() < self._fault_rate:
             return {"replica": order["replica"], "seconds": 0.0, "error": "reset"}
-        slow = self._rng.random() < 2 * self._trouble
+        slow = self._rng.random() < 2 * self._fault_rate
         return {"replica": order["replica"], "seconds": 9.0 if slow else 0.1, "error": ""}
 
     def _ask(self, pod: Obj, trial: _Trial) -> Obj:
@@ -133,12 +133,12 @@ class Checkers:
         subject = router.find_job(*job, meta["name"]) if router.is_working else None
         if subject is None or subject.is_finished or not subject.owns_pod:
             return {}
-        if self._rng.random() < self._trouble:
-            junk = self._rng.choice(({"stage": "over"}, {**trial.told, "pairs": [{}] * 3}))
+        if self._rng.random() < self._fault_rate:
+            junk = self._rng.choice(({"stage": "over"}, {**trial.report, "pairs": [{}] * 3}))
             with contextlib.suppress(BadReport):
                 router.receive(subject.uid, meta["name"], {"nodeCheck": junk})
                 self._fail(f"{junk} was taken in")
-        return dict(router.receive(subject.uid, meta["name"], {"nodeCheck": dict(trial.told)}))
+        return dict(router.receive(subject.uid, meta["name"], {"nodeCheck": dict(trial.report)}))
 
 
 def _is_tested(pod: Obj) -> bool:

@@ -13,7 +13,7 @@ from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 
 PROBE_SECONDS = 10.0
-WORDS = (
+PROBE_OUTPUTS = (
     "waiting for worker-1: Connection refused",
     "waiting for worker-1, worker-2: its name cannot be found: Name or service not known",
     "deepspeed was started, but no rank has begun",
@@ -32,7 +32,7 @@ class Launch(NamedTuple):
 
     seconds: float | None
     """Until the first rank starts, or the launch ends; None: for ever."""
-    words: str = ""
+    probe_output: str = ""
     """What its probe prints meanwhile."""
     note: str = ""
     """In what the hosts differ on which it starts."""
@@ -57,13 +57,13 @@ class Launches:
         if not faults_last or rng.random() >= self.rate:
             return Launch(rng.uniform(0.1, 4.0))
         what = rng.random()
-        words = rng.choice(WORDS)
+        probe_output = rng.choice(PROBE_OUTPUTS)
         if what < 0.3:
-            return Launch(rng.uniform(5.0, 90.0), words)
+            return Launch(rng.uniform(5.0, 90.0), probe_output)
         if what < 0.5:
-            return Launch(None, words if rng.random() < 0.8 else "")
+            return Launch(None, probe_output if rng.random() < 0.8 else "")
         if what < 0.8:
-            return Launch(rng.uniform(0.5, 40.0), words, note=rng.choice(NOTES))
+            return Launch(rng.uniform(0.5, 40.0), probe_output, note=rng.choice(NOTES))
         return Launch(rng.uniform(0.5, 8.0), lacks=True)
 
 

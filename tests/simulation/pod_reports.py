@@ -67,10 +67,10 @@ class Reporters(Observer):
     def _report(self, pod: Obj, controller: Controller) -> None:
         self._steps += 1
         rng = self._rng
-        told = {"current_step": self._steps, "total_steps": 5000, "loss": rng.random()}
-        told["current_epoch"] = self._steps / 100
-        kept = [name for name in told if rng.random() < 0.6]
-        status: Obj = {"metrics": [{"name": name, "value": str(told[name])} for name in kept]}
+        fields = {"current_step": self._steps, "total_steps": 5000, "loss": rng.random()}
+        fields["current_epoch"] = self._steps / 100
+        kept = [name for name in fields if rng.random() < 0.6]
+        status: Obj = {"metrics": [{"name": name, "value": str(fields[name])} for name in kept]}
         if rng.random() < 0.2:
             at = {"step": self._steps} if rng.random() < 0.5 else {}
             status["checkpoint"] = {"path": f"/out/{self._steps}", **at}
@@ -96,7 +96,7 @@ class Reporters(Observer):
         line = [["/work/train.py", rng.choice((5, 12)), "main"]][: rng.choice((0, 1, 1))]
         entry = {"number": number, "operation": rng.choice(("barrier", "all_reduce"))}
         entry |= {"group": rng.choice("0aa"), "sizes": rng.choice(([], [[4]])), "done": False}
-        told: Obj = {
+        observation: Obj = {
             "attempt": int((meta.get("annotations") or {}).get(labels.ATTEMPT, 1)),
             "rank": rank,
             "size": rank + rng.choice((1, 1, 1, 3)),
@@ -110,11 +110,13 @@ class Reporters(Observer):
             "counts": [["0", number, number - 1]],
             "ring": [{**entry, "number": 5, "done": True}, entry][: rng.choice((0, 2, 2))],
         }
-        told |= self._arrived(rank)
+        observation |= self._arrived(rank)
         if rng.random() < 0.1:  # users' programs can send what they like
-            told[rng.choice(list(told))] = rng.choice((None, [1], [[1, 2, 3]], {}, "?", -1, True))
+            observation[rng.choice(list(observation))] = rng.choice(
+                (None, [1], [[1, 2, 3]], {}, "?", -1, True)
+            )
         with contextlib.suppress(BadReport):
-            sent: object = told if rng.random() < 0.99 else [told]
+            sent: object = observation if rng.random() < 0.99 else [observation]
             controller.reports.receive(uid, meta["name"], {"observation": sent})
 
     def _arrived(self, rank: int) -> Obj:

@@ -1,4 +1,4 @@
-"""What one pass tells, beside what it had seen, in the form in which `texts` judges it."""
+"""What one reconcile reports, beside what it had observed, as the judges of texts read it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from tests.simulation import policies
+from tests.simulation import job_policies
 from tests.simulation.server import Obj
 from trainyard.kinds.shared import labels
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
@@ -22,8 +22,8 @@ STOPPED = "Stopped"
 
 
 @dataclass(frozen=True)
-class Told:
-    """One pass over one job: `before` and `after` are its status, `after` as the pass wants it."""
+class ReconcileResult:
+    """One reconcile of a job: `before` and `after` are its status, `after` as it wants it."""
 
     job: Obj
     before: Obj
@@ -33,7 +33,7 @@ class Told:
     now: datetime
 
     @classmethod
-    def of(cls, job: Obj, observed: Observed, plan: Plan, now: datetime) -> Told:
+    def of(cls, job: Obj, observed: Observed, plan: Plan, now: datetime) -> ReconcileResult:
         before = job.get("status") or {}
         after = before if plan.status is None else plan.status
         return cls(job, before, after, observed, plan, now)
@@ -98,23 +98,25 @@ class Told:
     @cached_property
     def pods(self) -> Mapping[str, Pod]:
         uid = self.job["metadata"]["uid"]
-        return {p.name: self._as_held(p) for p in self.observed.pods if p.owner_uid == uid}
+        return {
+            p.name: self._with_reported_end(p) for p in self.observed.pods if p.owner_uid == uid
+        }
 
-    def _as_held(self, pod: Pod) -> Pod:
+    def _with_reported_end(self, pod: Pod) -> Pod:
         """With the end that it has told itself, as one that waits for its next attempt."""
-        told = self.observed.reports.in_place.get(pod.name)
+        result = self.observed.reports.in_place.get(pod.name)
         if pod.phase != "Running":
             return pod
-        if told is None:  # another controller has heard it
-            code, words = self._known_code(pod), ""
-        elif (told.uid, told.attempt) != (pod.uid, pod.attempt) or not told.ended:
+        if result is None:  # another controller has heard it
+            code, message = self._known_code(pod), ""
+        elif (result.uid, result.attempt) != (pod.uid, pod.attempt) or not result.ended:
             return pod
         else:
-            code, words = told.code, told.message
+            code, message = result.code, result.message
         if not code:
             return pod
         ended = [
-            replace(c, state="Terminated", reason="Error", exit_code=code, message=words)
+            replace(c, state="Terminated", reason="Error", exit_code=code, message=message)
             for c in pod.containers
         ]
         return replace(pod, phase="Failed", containers=tuple(ended))
@@ -125,7 +127,7 @@ class Told:
         in_place = (self.spec.get("runPolicy") or {}).get("restartMode") == "InPlace"
         if not in_place or (entry.get("uid"), entry.get("phase")) != (pod.uid, "Failed"):
             return 0
-        return next(iter(self._told_codes(entry)), 0)
+        return next(iter(self._codes_in_status(entry)), 0)
 
     @cached_property
     def creates(self) -> Mapping[str, Create]:
@@ -166,7 +168,9 @@ class Told:
         seen = self.pods.get(pod)
         if seen is None:
             entry = self.known.get(pod, {})
-            return entry.get("phase") in ENDS and (code in self._told_codes(entry) or code is None)
+            return entry.get("phase") in ENDS and (
+                code in self._codes_in_status(entry) or code is None
+            )
         if code is None:
             return seen.phase == "Failed" or self.gave_up(seen)
         return any(_ended_with(each, code, init) for each in seen.containers)
@@ -185,7 +189,7 @@ class Told:
             for c in seen.containers
         )
 
-    def _told_codes(self, entry: Obj) -> Sequence[int]:
+    def _codes_in_status(self, entry: Obj) -> Sequence[int]:
         """Of its main containers; of others only where none of those has ended."""
         types = self.spec.get("replicaSpecs") or [self.spec["worker"]]
         specs = [(type_.get("template") or {}).get("spec") or {} for type_ in types]
@@ -231,7 +235,7 @@ class Told:
     @cached_property
     def apart(self) -> set[str]:
         """Pods of replicas that restart alone in a job whose others restart together."""
-        types = policies.apart(self.job)
+        types = job_policies.apart(self.job)
         tasks = (task for task in self.after["tasks"] if task["type"] in types)
         return {entry["name"] for task in tasks for entry in task["replicas"]}
 
@@ -241,9 +245,9 @@ class Told:
 
 
 class Text(NamedTuple):
-    """One text that was told. `place` is `Running=True`, `event Restart` and the like.
+    """One text that was reported. `place` is `Running=True`, `event Restart` and the like.
 
-    `reason` is an event's type, Normal or Warning. Not `is_new`: it was told before.
+    `reason` is an event's type, Normal or Warning. Not `is_new`: it stood there before.
     """
 
     place: str
@@ -252,18 +256,18 @@ class Text(NamedTuple):
     is_new: bool
 
 
-def texts_of(told: Told) -> Iterator[Text]:
+def texts_of(result: ReconcileResult) -> Iterator[Text]:
     """All conditions and events of a pass."""
-    before = {(c.get("type"), c.get("status")): c for c in told.before.get("conditions") or ()}
-    for condition in told.after.get("conditions") or ():
+    before = {(c.get("type"), c.get("status")): c for c in result.before.get("conditions") or ()}
+    for condition in result.after.get("conditions") or ():
         was = before.get((condition["type"], condition["status"]), {})
         place, message = f"{condition['type']}={condition['status']}", condition["message"]
         yield Text(place, condition["reason"], message, was.get("message") != message)
-    for event in told.events:
+    for event in result.events:
         yield Text(f"event {event.reason}", event.type, event.message, is_new=True)
 
 
-Judge = Callable[[Told, re.Match[str]], Iterator[str]]
+Judge = Callable[[ReconcileResult, re.Match[str]], Iterator[str]]
 
 
 def _entries(status: Obj) -> Mapping[str, Obj]:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.simulation import policies
+from tests.simulation import job_policies
+from tests.simulation.reconcile_result import ReconcileResult
 from tests.simulation.server import Obj
-from tests.simulation.telling import Told
 from tests.simulation.truth import JobTruth, PodTruth
 
 _TRACE = 'Traceback (most recent call last):\n  File "/work/train.py", line {}, in main\n    {}\n{}'
@@ -39,7 +39,7 @@ _POD = re.compile(r"(?:Pod\[|has failed: )(?P<pod>[a-z0-9-]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FailureMessages:
     """The last words of pods; `stubborn` is the chance that they are those of the job's first."""
 
     seed: int
@@ -55,35 +55,35 @@ class Words:
         return first if own.random() < self.stubborn else own.choice((*LASTING, *PASSING, ""))
 
 
-def draw(seed: int, jobs: list[Obj], *, judged: bool) -> Words:
+def draw(seed: int, jobs: list[Obj], *, judged: bool) -> FailureMessages:
     """By a generator of its own. `judged`: some jobs have a judge."""
     rng = random.Random(f"{seed} repeats")
-    words = Words(seed, rng.choice((0.3, 1.0, 1.0)))
+    messages = FailureMessages(seed, rng.choice((0.3, 1.0, 1.0)))
     for job in jobs:
         if judged and rng.random() < 0.6:
             job["spec"].setdefault("runPolicy", {})["restartJudge"] = True
-    return words
+    return messages
 
 
-def untrue(told: Told, found: re.Match[str]) -> Iterator[str]:
+def untrue(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     """What is wrong about the sentence that a replica has failed as before."""
     named = _POD.search(found["before"])
     pod, times = named["pod"] if named else "", int(found["times"])
-    ended = [a for a in told.after.get("attempts") or () if "endTime" in a]
+    ended = [a for a in result.after.get("attempts") or () if "endTime" in a]
     own = [a for a in ended if a.get("replica") == pod and "repeated" in a]
-    if (told.entries.get(pod) or {}).get("phase") == "Failed" and not told.ends_now:
+    if (result.entries.get(pod) or {}).get("phase") == "Failed" and not result.ends_now:
         return  # its job goes on without it, and no attempt has ended
     if not own or (own[-1]["repeated"], own[-1]["cause"]) != (times, found["by"]):
         yield f"the last attempt that it ended is {own[-1:]}"
         return
     if times < 2:
         yield "once is not again"
-    alone = policies.restarts_one_by_one(told.job) or pod in told.apart
+    alone = job_policies.restarts_one_by_one(result.job) or pod in result.apart
     paused = [number for number, a in enumerate(ended, 1) if a["reason"] == "Paused"]
     resumed = ended[paused[-1] :] if paused else ended  # nothing is counted over a pause
     others = (a for a in resumed if "repeated" in a and (not alone or a["replica"] == pod))
-    row = [a for a in others if alone or a["replica"] not in told.apart][-times:]
-    records = (told.account(told.after).get("replicas") or {}).values()
+    row = [a for a in others if alone or a["replica"] not in result.apart][-times:]
+    records = (result.account(result.after).get("replicas") or {}).values()
     if not _follow([a["repeated"] for a in row], sum(bool(r.get("lost")) for r in records)):
         yield f"the attempts before were {row}"
 
@@ -103,7 +103,7 @@ def _follow(numbers: Sequence[int], given_up: int) -> bool:
 
 def _cause(pod: PodTruth) -> tuple[str, int | None]:
     """What equal ends have in common: an exception and its line, whatever the exit code is."""
-    return pod.words, None if pod.words.startswith("Traceback") else pod.own_end
+    return pod.message, None if pod.message.startswith("Traceback") else pod.own_end
 
 
 def ended_in_vain(job: JobTruth, old: Obj, new: Obj, stored: Obj) -> Iterator[str]:
@@ -116,7 +116,7 @@ def ended_in_vain(job: JobTruth, old: Obj, new: Obj, stored: Obj) -> Iterator[st
     name = new["attempts"][-1].get("replica")
     ends = [pod for pod in job.pods.values() if pod.own_end]
     last = [pod for pod in ends if pod.name == name][-1:]
-    if not last or last[0].words in (*PASSING, FALLOUT) or last[0].own_end in SIGNALS[::2]:
+    if not last or last[0].message in (*PASSING, FALLOUT) or last[0].own_end in SIGNALS[::2]:
         yield f"ended by its judge for {last}"
         return
     same = {(p.name, p.attempt) for p in ends if _cause(p) == _cause(last[0])}

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.simulation.cluster import Cluster, Outcome, has_ended
-from tests.simulation.repeats import FALLOUT
+from tests.simulation.repeated_failures import FALLOUT
 from tests.simulation.server import Obj
 from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
@@ -47,12 +47,12 @@ def _is_possible(job: Obj) -> bool:
 
 
 @dataclass(slots=True)
-class Held:
+class InPlacePod:
     """One such pod. `code`: how the attempt ended; None as long as it runs."""
 
     attempt: int
     code: int | None = None
-    words: str = ""
+    message: str = ""
     ended_at: float = 0.0
     answered_at: float = 0.0
     wanted: int = 0
@@ -61,7 +61,7 @@ class Held:
     is_stopping: bool = False
 
 
-class Holders:
+class InPlacePods:
     """All of a run. `ended` is told of each attempt that has failed in a pod which stays, `fail`
     of what must not be."""
 
@@ -76,41 +76,41 @@ class Holders:
         self._cluster, self._rng, self._leader = cluster, rng, leader
         self._ended, self._fail = ended, fail
         self._loop = cluster.loop
-        self._pods: dict[str, Held] = {}
+        self._pods: dict[str, InPlacePod] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, pod: Obj, outcome: Outcome) -> None:
         """The container of a pod has started."""
         uid = pod["metadata"]["uid"]
-        self._pods[uid] = Held(_attempt(pod))
+        self._pods[uid] = InPlacePod(_attempt(pod))
         self._start(uid, outcome)
-        task = self._loop.create_task(self._hold(uid))
+        task = self._loop.create_task(self._follow(uid))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def attempt(self, uid: str) -> int:
         """The attempt in a pod; 0 for one that is not held."""
-        held = self._pods.get(uid)
-        return held.attempt if held is not None else 0
+        state = self._pods.get(uid)
+        return state.attempt if state is not None else 0
 
     def command_ends(self, uid: str, attempt: int, code: int, *, because_of_peer: bool) -> None:
         """A command ends, if that attempt still runs."""
-        held = self._pods.get(uid)
+        state = self._pods.get(uid)
         _, pod = self._cluster.find(uid)
-        if held is None or held.attempt != attempt or held.code is not None:
+        if state is None or state.attempt != attempt or state.code is not None:
             return
         if pod is None or has_ended(pod):
             return
         if uid in self._cluster.doomed and not because_of_peer:
             return
         is_alone = code == 0 or (code == _OUT_OF_MEMORY and self._cluster.names_oom)
-        held.code, held.ended_at = code, self._loop.time()
-        held.words = FALLOUT if because_of_peer else self._cluster.words(pod, code)
-        if is_alone and held.wanted <= held.attempt:
-            self._leave(uid, held)
+        state.code, state.ended_at = code, self._loop.time()
+        state.message = FALLOUT if because_of_peer else self._cluster.termination_message(pod, code)
+        if is_alone and state.wanted <= state.attempt:
+            self._leave(uid, state)
             return
         if pod["metadata"].get("deletionTimestamp") is None:
-            self._ended(pod, code, held.words)
+            self._ended(pod, code, state.message)
         if self._cluster.peers_die(pod):
             self._cluster.take_peers_along(pod)
 
@@ -122,30 +122,30 @@ class Holders:
     def _ends(self, uid: str, attempt: int, code: int) -> None:
         self.command_ends(uid, attempt, code, because_of_peer=False)
 
-    def _leave(self, uid: str, held: Held) -> None:
+    def _leave(self, uid: str, state: InPlacePod) -> None:
         """The pod ends as its command has."""
-        assert held.code is not None
+        assert state.code is not None
         self._pods.pop(uid, None)
-        self._cluster.end(uid, held.code, held.words)
+        self._cluster.end(uid, state.code, state.message)
 
-    async def _hold(self, uid: str) -> None:
-        while (held := self._pods.get(uid)) is not None:
-            most = 1.5 if held.code is not None or held.is_stopping else 5.0
+    async def _follow(self, uid: str) -> None:
+        while (state := self._pods.get(uid)) is not None:
+            most = 1.5 if state.code is not None or state.is_stopping else 5.0
             await asyncio.sleep(self._rng.uniform(0.5, most))
             _, pod = self._cluster.find(uid)
             if pod is None or has_ended(pod) or pod["metadata"].get("deletionTimestamp"):
                 self._pods.pop(uid, None)
             elif pod["spec"].get("nodeName") not in self._cluster.lost:
-                self._ask(pod, held)
-                self._act(pod, held)
+                self._ask(pod, state)
+                self._act(pod, state)
 
-    def _ask(self, pod: Obj, held: Held) -> None:
+    def _ask(self, pod: Obj, state: InPlacePod) -> None:
         """As the channel answers."""
         controller = self._leader()
-        if controller is None or held.is_over:
+        if controller is None or state.is_over:
             return
         router, meta = ReportRouter(controller), pod["metadata"]
-        held.answered_at = self._loop.time()
+        state.answered_at = self._loop.time()
         if not router.is_working:
             return
         owner = meta["ownerReferences"][0]
@@ -154,46 +154,46 @@ class Holders:
         if subject is None:
             return
         if subject.is_finished or not subject.owns_pod:
-            held.is_over = True
+            state.is_over = True
             return
         report = {
             "uid": meta["uid"],
-            "attempt": held.attempt,
-            "ended": held.code is not None,
-            "exitCode": held.code or 0,
-            "seconds": self._loop.time() - held.ended_at if held.code is not None else 0.0,
-            "message": held.words,
+            "attempt": state.attempt,
+            "ended": state.code is not None,
+            "exitCode": state.code or 0,
+            "seconds": self._loop.time() - state.ended_at if state.code is not None else 0.0,
+            "message": state.message,
         }
         answer = router.receive(subject.uid, meta["name"], {"hold": report})
         if answer:
-            held.wanted, held.start = answer["wanted"], answer["start"]
-            if held.start > held.attempt and held.code is None:
-                self._fail(f"{meta['name']} is to start attempt {held.start} while one runs")
+            state.wanted, state.start = answer["wanted"], answer["start"]
+            if state.start > state.attempt and state.code is None:
+                self._fail(f"{meta['name']} is to start attempt {state.start} while one runs")
 
-    def _act(self, pod: Obj, held: Held) -> None:
+    def _act(self, pod: Obj, state: InPlacePod) -> None:
         uid = pod["metadata"]["uid"]
-        if held.code is None:
-            if held.wanted > held.attempt and not held.is_stopping:
-                held.is_stopping = True
+        if state.code is None:
+            if state.wanted > state.attempt and not state.is_stopping:
+                state.is_stopping = True
                 seconds = self._rng.uniform(0.1, self._rng.choice(_ENDING_SECONDS))
-                self._loop.call_later(seconds, self._stopped, uid, held.attempt)
+                self._loop.call_later(seconds, self._stopped, uid, state.attempt)
             return
-        if held.is_over:
-            self._leave(uid, held)
-        elif held.start > held.attempt and held.start >= held.wanted:
-            self._pods[uid] = Held(held.start, answered_at=held.answered_at)
+        if state.is_over:
+            self._leave(uid, state)
+        elif state.start > state.attempt and state.start >= state.wanted:
+            self._pods[uid] = InPlacePod(state.start, answered_at=state.answered_at)
             self._start(uid, self._cluster.outcome(pod))
         else:
-            is_decided = held.wanted > held.attempt
-            since = max(held.ended_at, held.answered_at) if is_decided else held.ended_at
+            is_decided = state.wanted > state.attempt
+            since = max(state.ended_at, state.answered_at) if is_decided else state.ended_at
             if self._loop.time() - since > _PATIENCE_SECONDS:
-                self._leave(uid, held)
+                self._leave(uid, state)
 
     def _stopped(self, uid: str, attempt: int) -> None:
         """The command has done as it was told: that is no failure of its own."""
-        held = self._pods.get(uid)
-        if held is not None and held.attempt == attempt and held.code is None:
-            held.code, held.ended_at = _STOPPED, self._loop.time()
+        state = self._pods.get(uid)
+        if state is not None and state.attempt == attempt and state.code is None:
+            state.code, state.ended_at = _STOPPED, self._loop.time()
 
 
 def _attempt(pod: Obj) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tests.simulation.judges import _if, says
-from tests.simulation.telling import ENDS, Told
+from tests.simulation.reconcile_result import ENDS, ReconcileResult
+from tests.simulation.text_judges import _if, judges
 
 _STATES = {
     "The nodes have passed their check": "Passed",
@@ -15,45 +15,45 @@ _STATES = {
 }
 
 
-@says("event NodeCheck", "Normal", r"Pods of this job are kept off (?P<nodes>.+) from now on\.")
-def _kept_off(told: Told, found: re.Match[str]) -> Iterator[str]:
+@judges("event NodeCheck", "Normal", r"Pods of this job are kept off (?P<nodes>.+) from now on\.")
+def _kept_off(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     """Nodes that did badly just now, while others of the job are elsewhere."""
-    after, before = told.after.get("nodeCheck") or {}, told.before.get("nodeCheck") or {}
+    after, before = result.after.get("nodeCheck") or {}, result.before.get("nodeCheck") or {}
     named, avoided = found["nodes"].split(", "), after.get("avoided") or []
     bad = {each["node"] for each in after.get("badNodes") or () if each.get("avoided")}
     yield from _if(set(named) != bad, f"{bad} did badly")
     yield from _if([*(before.get("avoided") or ()), *named] != avoided, f"it avoids {avoided}")
     yield from _if(len(avoided) > 8, "there are too many")
     yield from _if("avoidanceEnded" in before, "it was to avoid none any more")
-    stay = [e["replica"] for e in after["badNodes"] if told.leaves_its_node(e["replica"])]
-    stay = [name for name in stay if told.phase not in ENDS and name not in told.raised()]
+    stay = [e["replica"] for e in after["badNodes"] if result.leaves_its_node(e["replica"])]
+    stay = [name for name in stay if result.phase not in ENDS and name not in result.raised()]
     # What failed in place first waits until all have been heard.
-    in_place = told.spec["runPolicy"].get("restartMode") == "InPlace"
+    in_place = result.spec["runPolicy"].get("restartMode") == "InPlace"
     yield from _if(bool(stay) and not in_place, f"{stay} stays on")
-    elsewhere = {pod.node for pod in told.pods.values()} - bad - {""}
+    elsewhere = {pod.node for pod in result.pods.values()} - bad - {""}
     yield from _if(not elsewhere, "no pod is elsewhere")
 
 
-@says(
+@judges(
     "event NodeCheck",
     "Warning",
     r"Pods of this job are kept off (?P<nodes>.+) no longer: Pod\[(?P<pod>[^]]+)\] has found no "
     r"other node for 120 s\.",
 )
-def _kept_off_no_longer(told: Told, found: re.Match[str]) -> Iterator[str]:
+def _kept_off_no_longer(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     """It was kept off them, and found no other node."""
-    after, before = told.after.get("nodeCheck") or {}, told.before.get("nodeCheck") or {}
+    after, before = result.after.get("nodeCheck") or {}, result.before.get("nodeCheck") or {}
     yield from _if(found["nodes"].split(", ") != before.get("avoided"), f"the status says {before}")
     yield from _if("avoided" in after or "avoidanceEnded" not in after, f"it says {after} now")
-    yield from _if(not told.finds_no_node(found["pod"]), f"{told.pods.get(found['pod'])}")
+    yield from _if(not result.finds_no_node(found["pod"]), f"{result.pods.get(found['pod'])}")
 
 
-@says("event NodeCheck", "Normal|Warning", rf"(?P<what>{'|'.join(_STATES)}): (?P<why>.+)\.")
-def _checked(told: Told, found: re.Match[str]) -> Iterator[str]:
+@judges("event NodeCheck", "Normal|Warning", rf"(?P<what>{'|'.join(_STATES)}): (?P<why>.+)\.")
+def _checked(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     """It is in the status since now, was asked for, and those named did badly as they said."""
-    after, before = told.after.get("nodeCheck") or {}, told.before.get("nodeCheck") or {}
-    heard = told.observed.reports.node_checks
-    yield from _if(not told.spec["runPolicy"]["nodeCheck"]["enabled"], "nobody asked for it")
+    after, before = result.after.get("nodeCheck") or {}, result.before.get("nodeCheck") or {}
+    heard = result.observed.reports.node_checks
+    yield from _if(not result.spec["runPolicy"]["nodeCheck"]["enabled"], "nobody asked for it")
     yield from _if(after.get("state") != _STATES[found["what"]], f"the status says {after}")
     yield from _if(after.get("message") != found["why"], f"the status says {after}")
     old = (before.get("attempt"), before.get("state"))

@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from tests.simulation import policies
+from tests.simulation import job_policies
 from tests.simulation.server import Obj
 from trainyard.kinds.kind_registry import KINDS
 
@@ -40,7 +40,7 @@ def contradictions(old: Obj, new: Obj, job: Obj) -> Iterator[str]:
         return  # an invalid job has neither replicas nor attempts
     yield from _of_conditions(old, new)
     yield from _of_phase(new)
-    one_by_one = policies.restarts_one_by_one(job) or bool(policies.apart(job))
+    one_by_one = job_policies.restarts_one_by_one(job) or bool(job_policies.apart(job))
     yield from _of_attempts(new, one_by_one=one_by_one)
     yield from _of_counts(old, new)
 
@@ -78,10 +78,10 @@ def _of_conditions(old: Obj, new: Obj) -> Iterator[str]:
 
 def _of_phase(new: Obj) -> Iterator[str]:
     phase = new["phase"]
-    held = {condition["type"]: condition["status"] for condition in new["conditions"]}
-    if (phase == "Paused") != (held.get("Paused") == "True"):
-        yield f"phase {phase}, condition Paused {held.get('Paused')}"
-    if held.get("Running") == "True" and phase != "Running":
+    conditions = {condition["type"]: condition["status"] for condition in new["conditions"]}
+    if (phase == "Paused") != (conditions.get("Paused") == "True"):
+        yield f"phase {phase}, condition Paused {conditions.get('Paused')}"
+    if conditions.get("Running") == "True" and phase != "Running":
         yield f"phase {phase}, condition Running True"
     if phase == "Running" and not new.get("startTime"):
         yield "phase Running without a startTime"
@@ -103,8 +103,8 @@ def _of_attempts(new: Obj, *, one_by_one: bool) -> Iterator[str]:
         yield f"an attempt without a start: {attempts}"
     if not all("endTime" in attempt for attempt in attempts[:-1]):
         yield f"two attempts under way: {attempts}"
-    held = bool(new["internal"].get("held"))
-    if ("endTime" in attempts[-1]) != (phase in ENDS or phase == "Paused" or held):
+    evicted = bool(new["internal"].get("held"))
+    if ("endTime" in attempts[-1]) != (phase in ENDS or phase == "Paused" or evicted):
         yield f"phase {phase}, last attempt {attempts[-1]}"
     numbers = [attempt["number"] for attempt in attempts]
     if not one_by_one and any(later < earlier for earlier, later in pairwise(numbers)):
@@ -112,13 +112,13 @@ def _of_attempts(new: Obj, *, one_by_one: bool) -> Iterator[str]:
 
 
 def _of_counts(old: Obj, new: Obj) -> Iterator[str]:
-    told = new.get("aggregate") or {}
-    if tuple(told) != REPLICA_PHASES:
-        yield f"aggregate {told}"
+    aggregate = new.get("aggregate") or {}
+    if tuple(aggregate) != REPLICA_PHASES:
+        yield f"aggregate {aggregate}"
     replicas = (replica for task in new["tasks"] for replica in task["replicas"])
     counted = Counter(replica["phase"].lower() for replica in replicas)
-    if counted != Counter({phase: number for phase, number in told.items() if number}):
-        yield f"aggregate {told}, really {dict(counted)}"
+    if counted != Counter({phase: number for phase, number in aggregate.items() if number}):
+        yield f"aggregate {aggregate}, really {dict(counted)}"
     before = {task["type"]: task["restartCount"] for task in old.get("tasks") or ()}
     for task in new["tasks"]:
         if task["restartCount"] < before.get(task["type"], 0):
