@@ -24,7 +24,7 @@ from trainyard.cli.failure_card_text import card_lines
 from trainyard.client.log_tails import Tail
 from trainyard.diagnosis import Situation
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
-from trainyard.lifecycle.ledger import Repeat
+from trainyard.lifecycle.internal_status import Repeat
 from trainyard.lifecycle.texts import same_again
 
 
