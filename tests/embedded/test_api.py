@@ -102,7 +102,8 @@ def test_actions_on_jobs(line: CommandLine) -> None:
         assert failed.value.job.phase == "Failed"
         client.delete("a")
         client.wait_until_gone("a")
-        client.wait_until_gone(["a", again])
+        client.wait_until_gone(again)
+        client.wait_until_gone(each for each in ("a", again, "absent"))
         with pytest.raises(trainyard.JobNotFound, match="there is no job a"):
             client.delete("a")
         assert client.delete("a", missing_ok=True) == []
@@ -136,6 +137,16 @@ def test_actions_on_jobs(line: CommandLine) -> None:
     until(lambda: not line.processes(), "nothing is left of its cluster")
 
 
+async def test_the_asynchronous_client_takes_one_or_several(line: CommandLine) -> None:
+    async with trainyard.AsyncClient(cluster="private") as client:
+        submitted = [*await client.submit(job("a", ["true"])), *await client.submit(job("b", []))]
+        for jobs in ("a", submitted[1], iter(["a", submitted[1]])):
+            await client.delete(jobs, missing_ok=True)
+        for jobs in ("a", submitted[1], iter(["a", submitted[1]])):
+            await client.wait_until_gone(jobs)
+        assert await client.list("pj") == []
+
+
 def test_a_cluster_that_cannot_be_is_refused_with_the_reason(line: CommandLine) -> None:
     wrong: trainyard.ClusterOptions = {"resources": {"example.com/device": "many"}}
     with pytest.raises(trainyard.CommandError, match="is not a resource and an amount"):
@@ -165,6 +176,8 @@ def test_an_exception_of_a_replica_is_raised_here(line: CommandLine) -> None:
         assert raised.value.__notes__[0].startswith("raised by rank ")
         with pytest.raises(trainyard.JobFailed, match="exit code 7") as failed:
             client.run(die)
+        with pytest.raises(LookupError, match="one text"):
+            client.run(fail, "one text")
         assert failed.value.card is not None
         assert failed.value.card.replica == "worker-0"
         assert failed.value.object.startswith("PyTorchTrainingJob default/die-")

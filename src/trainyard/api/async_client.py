@@ -9,14 +9,13 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
-from trainyard.api.clusters import shape_of
 from trainyard.api.connection import Jobs
 from trainyard.api.job_changes import Changing
 from trainyard.api.job_following import followed
 from trainyard.api.job_manifests import Manifest, check_commands, read_to_submit
 from trainyard.api.job_queries import Asking
 from trainyard.api.notebook import chosen
-from trainyard.api.options import RunOptions, ScriptOptions, check
+from trainyard.api.options import RunOptions, ScriptOptions, check, several
 from trainyard.api.queues import Queues
 from trainyard.api.recorded_jobs import OF_FUNCTION, Repeating
 from trainyard.api.replica_usage import Measuring
@@ -78,16 +77,17 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         write.
 
         Of a function, what it returns on rank 0: it is called with `args` and `kwargs` in every
-        process of a job, shaped by `options`. Its source goes there, with what it uses of the place
-        where it is defined; arguments and results go by pickle. What it raises in a replica is
-        raised here, with the traceback there as its cause; JobFailed where a replica ended without
-        a word, and CaptureError where it cannot be carried.
+        process of a job, shaped by `options`; a text as `args` is one argument. Its source goes
+        there, with what it uses of the place where it is defined; arguments and results go by
+        pickle. What it raises in a replica is raised here, with the traceback there as its cause;
+        JobFailed where a replica ended without a word, and CaptureError where it cannot be carried.
 
         Of a script, the path of a `.py` or `.sh` file, the job that `trainyard init` proposes for
-        it with `args` and `options`; of a manifest, its jobs. These are what is returned, once all
-        have succeeded; JobFailed is raised where one has not. They are deleted at the end, unless
-        `keep`, and when this is cancelled; with `snapshot` they run a copy of the code of their
-        working folder. With `module` the script is the name of a module.
+        it with `args` and `options`; a text as `args` is split into words as a shell would. Of a
+        manifest, its jobs. These are what is returned, once all have succeeded; JobFailed is raised
+        where one has not. They are deleted at the end, unless `keep`, and when this is cancelled;
+        with `snapshot` they run a copy of the code of their working folder. With `module` the
+        script is the name of a module.
         """
         if callable(what):
             return await self._call(what, args, kwargs, screen, options)
@@ -105,7 +105,7 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
             script,
             args,
             options,
-            shape_of(self._options) if is_local else None,
+            self._cluster_shape if is_local else None,
             for_cluster=not is_local,
             python=self._python or "",
         )
@@ -114,7 +114,7 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
     async def _shape(self) -> dict[str, Any]:
         """What is recorded of the embedded cluster that was started for this client."""
         await self.target()
-        return asdict(shape_of(self._options)) if self._own else {}
+        return asdict(self._cluster_shape) if self._own else {}
 
     async def _run(
         self,
@@ -149,7 +149,7 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         from trainyard.api.function_jobs import Function
 
         check(options, RunOptions)
-        captured = capture(function, args, kwargs)
+        captured = capture(function, several(args), kwargs)
         target = await self.target()
         call = Function(function, captured, target)
         try:

@@ -8,10 +8,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from trainyard.api.options import image_pairs, several
 from trainyard.client.cluster_target import ClusterTarget, CommandError, Where
 from trainyard.composition.cluster_shape import ClusterShape, Network
 from trainyard.kube.client import Client
@@ -29,9 +30,9 @@ class ClusterOptions(TypedDict, total=False):
 
     volumes: dict[str, str]
     """The folder that stands for a claim, by the claim."""
-    images: list[tuple[str, str]]
+    images: tuple[str, str] | Iterable[tuple[str, str]]
     """A pattern of images, and the Python environment that stands for them; the first wins."""
-    passed: list[str]
+    passed: str | Iterable[str]
     """Names, and patterns of names, of variables that containers get beside the usual ones."""
     resources: dict[str, str]
     """Resources to pretend, as `{"nvidia.com/gpu": "8"}`."""
@@ -41,46 +42,46 @@ class ClusterOptions(TypedDict, total=False):
     """Separate pods by namespaces, or run them as plain processes."""
     network: Network
     """What pods reach: what this machine reaches, but nothing of it itself; or only each other."""
-    allowed_ports: list[int]
+    allowed_ports: int | Iterable[int]
     """Ports of this machine's 127.0.0.1 that pods reach as `host.trainyard.internal`."""
 
 
 def shape_of(options: ClusterOptions) -> ClusterShape:
-    """The same, as commands have it."""
+    """The same, as commands have it; raises CommandError for images that are no pairs."""
     return ClusterShape(
         volumes=dict(options.get("volumes", {})),
-        images=tuple(options.get("images", ())),
-        passed=tuple(options.get("passed", ())),
+        images=image_pairs(options.get("images", ())),
+        passed=tuple(several(options.get("passed", ()))),
         resources=dict(options.get("resources", {})),
         is_strict=options.get("is_strict", False),
         isolation=options.get("isolation", "auto"),
         network=options.get("network", "open"),
-        allowed_ports=tuple(options.get("allowed_ports", ())),
+        allowed_ports=tuple(several(options.get("allowed_ports", ()))),
     )
 
 
-def _words(options: ClusterOptions) -> Iterator[str]:
+def _words(shape: ClusterShape) -> Iterator[str]:
     """As the command line has them."""
     for flag, pairs in (
-        ("--volume", options.get("volumes", {}).items()),
-        ("--image", options.get("images", [])),
-        ("--resource", options.get("resources", {}).items()),
+        ("--volume", shape.volumes.items()),
+        ("--image", shape.images),
+        ("--resource", shape.resources.items()),
     ):
         yield from (f"{flag}={name}={value}" for name, value in pairs)
-    yield from (f"--pass-env={name}" for name in options.get("passed", []))
-    yield from ["--strict-scheduling"] if options.get("is_strict") else []
-    yield f"--isolation={options.get('isolation', 'auto')}"
-    yield f"--network={options.get('network', 'open')}"
-    yield from (f"--allow-port={port}" for port in options.get("allowed_ports", []))
+    yield from (f"--pass-env={name}" for name in shape.passed)
+    yield from ["--strict-scheduling"] if shape.is_strict else []
+    yield f"--isolation={shape.isolation}"
+    yield f"--network={shape.network}"
+    yield from (f"--allow-port={port}" for port in shape.allowed_ports)
 
 
 class Private:
     """A cluster of one's own, in a process of its own."""
 
-    def __init__(self, options: ClusterOptions) -> None:
+    def __init__(self, shape: ClusterShape) -> None:
         """Start it; blocks until it answers. Raises CommandError with the reason if it cannot."""
         command = [_python(), "-m", "trainyard.cli.private", str(os.getpid())]
-        command += _words(options)
+        command += _words(shape)
         self._owner = os.getpid()
         self._process = subprocess.Popen(
             command,
@@ -121,15 +122,15 @@ def _python() -> str:
 
 
 async def connect(
-    where: Where, choice: Choice, options: ClusterOptions
+    where: Where, choice: Choice, shape: ClusterShape
 ) -> tuple[ClusterTarget, Private | None]:
     """The API server that is meant, and the cluster that was started for it alone."""
     if not would_start(where, choice):
         return await where.connect(), None
     if choice == "background":
-        await asyncio.to_thread(_start_background, options)
+        await asyncio.to_thread(_start_background, shape)
         return await where.connect(), None
-    own = await asyncio.to_thread(Private, options)
+    own = await asyncio.to_thread(Private, shape)
     return target_at(own.socket, own.folder, where.namespace), own
 
 
@@ -149,8 +150,8 @@ def would_start(where: Where, choice: Choice) -> bool:
     return choice == "private" or find_cluster() is None
 
 
-def _start_background(options: ClusterOptions) -> None:
-    command = [_python(), *_UP, *_words(options)]
+def _start_background(shape: ClusterShape) -> None:
+    command = [_python(), *_UP, *_words(shape)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CommandError(done.stderr.strip().removeprefix("error: ") or "cannot start a cluster")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, TypeVar, get_args
+from typing import Self, get_args
 
-from trainyard.api.clusters import Choice, ClusterOptions, Private, connect, would_start
+from trainyard.api.clusters import (
+    Choice,
+    ClusterOptions,
+    Private,
+    connect,
+    shape_of,
+    would_start,
+)
 from trainyard.api.options import check
 from trainyard.client.cluster_target import ClusterTarget, Where
 from trainyard.client.job_actions import Named
@@ -21,7 +27,6 @@ Jobs = list[Job]
 """Since clients have a method `list`."""
 JobName = str | Job
 """A job's name, `kind/name` where two kinds share it, or the job itself."""
-Given = TypeVar("Given", str, JobName, JobName | Named)
 
 
 class Connection:
@@ -42,7 +47,7 @@ class Connection:
         config = None if kubeconfig is None else os.fspath(kubeconfig)
         self._where = Where(namespace, config, context)
         self._choice = cluster
-        self._options: ClusterOptions = options or {}
+        self._cluster_shape = shape_of(options or {})
         self._python: str | None = sys.executable
         self._target: ClusterTarget | None = None
         self._own: Private | None = None
@@ -89,7 +94,9 @@ class Connection:
         """The API server, connected; raises Error where there is none."""
         async with self._lock:
             if self._target is None:
-                self._target, self._own = await connect(self._where, self._choice, self._options)
+                self._target, self._own = await connect(
+                    self._where, self._choice, self._cluster_shape
+                )
             return self._target
 
     async def present(self) -> ClusterTarget | None:
@@ -107,8 +114,3 @@ class Connection:
             here = replace(target, namespace=job.namespace or target.namespace)
             return await find(here, job.text)
         return await find(target, job)
-
-
-def several(given: Given | Iterable[Given]) -> list[Given]:
-    """One or more, as a list; a text is one."""
-    return [given] if isinstance(given, str | Job) else list(given)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from trainyard.api.connection import Connection, JobName, Jobs, several
+from trainyard.api.clusters import ClusterOptions
+from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.errors import WaitTimeout
 from trainyard.api.job_manifests import Manifest, read_to_submit
+from trainyard.api.options import check, image_pairs, several
 from trainyard.client import job_actions
 from trainyard.client.job_actions import Named as Named
 from trainyard.client.job_actions import names_in as names_in
@@ -33,7 +35,7 @@ class Changing(Connection):
         replace: bool = False,
         debug: bool = False,
         volumes: Mapping[str, str] = MappingProxyType({}),
-        images: Sequence[tuple[str, str]] = (),
+        images: tuple[str, str] | Iterable[tuple[str, str]] = (),
         snapshot: bool = False,
     ) -> Jobs:
         """Create the jobs of a manifest, and before them what lies beside them there.
@@ -45,12 +47,13 @@ class Changing(Connection):
         their working folder's code, which later edits do not reach. Raises InvalidManifest with
         every problem; warnings are told by Python's `warnings`.
         """
+        check({"volumes": volumes}, ClusterOptions)
+        stand_ins = StandIns(volumes, image_pairs(images), self._python)
         read = read_to_submit(manifest)
         target = await self.target()
         if replace:
             old = await self.delete(names_in(read), missing_ok=True)
             await self.wait_until_gone(old)
-        stand_ins = StandIns(volumes, tuple(images), self._python)
         documents = [with_debug(d) if debug and d.is_job else d for d in read.documents]
         return await submit(target, documents, stand_ins, Said(snapshots=snapshot))
 

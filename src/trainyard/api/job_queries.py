@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from trainyard.api.connection import Connection, JobName, Jobs, several
+from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.errors import JobFailed, WaitTimeout
 from trainyard.api.job_logs import Grow, LogLines, Note, read_logs
+from trainyard.api.options import several, words
 from trainyard.client import job_waiting
 from trainyard.client.cluster_target import CommandError
 from trainyard.client.job_events import event_order as event_order
@@ -292,8 +292,7 @@ class Asking(Connection):
         pod = choose_pod(found, await pods_of(target.client, found), replica)
         chosen = container or found.training_container(pod)
         check_running(found, pod, chosen)
-        words = shlex.split(command) if isinstance(command, str) else command
-        wanted = Execution(pod, chosen, words or SHELL, stdin, tty)
+        wanted = Execution(pod, chosen, words(command) or SHELL, stdin, tty)
         async with run_in_container(target, wanted) as remote:
             yield remote
 

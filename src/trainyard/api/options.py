@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypedDict
 
@@ -52,6 +54,44 @@ class ScriptOptions(RunOptions, total=False):
 _LEAST = {"replicas": 1, "processes": 1, "gpus": 0, "restarts": 0, "timeout": 1}
 
 
+_MAPPINGS = ("env", "mounts", "volumes", "resources")
+
+
+def several(given: Any) -> list[Any]:
+    """One or more, as a list; a text is one."""
+    is_one = isinstance(given, str) or not isinstance(given, Iterable)
+    return [given] if is_one else list(given)
+
+
+def words(given: Any) -> list[str]:
+    """Arguments of a command or a script; a text is split as a shell would.
+
+    Raises CommandError for a text with a quotation that does not end.
+    """
+    if not isinstance(given, str):
+        return [str(each) for each in several(given)]
+    try:
+        return shlex.split(given)
+    except ValueError as error:
+        raise CommandError(f"{given!r} cannot be split into words: {error}") from None
+
+
+def image_pairs(given: Any) -> tuple[tuple[str, str], ...]:
+    """One pair of a pattern of images and an environment, or several; raises CommandError."""
+    pairs = [given] if _is_image_pair(given) else several(given)
+    if not all(map(_is_image_pair, pairs)):
+        example = "('pytorch/*', '/envs/torch')"
+        raise CommandError(
+            f"images={given!r}: they are pairs of a pattern and an environment: [{example}]"
+        )
+    return tuple((pattern, os.fspath(environment)) for pattern, environment in pairs)
+
+
+def _is_image_pair(value: Any) -> bool:
+    is_pair = isinstance(value, tuple | list) and len(value) == 2
+    return is_pair and isinstance(value[0], str) and isinstance(value[1], str | os.PathLike)
+
+
 def check(options: Mapping[str, Any], known: type) -> None:
     """Refuse an option that is not known, or that cannot be (decision 162).
 
@@ -63,6 +103,8 @@ def check(options: Mapping[str, Any], known: type) -> None:
             close = get_close_matches(name, names, 1)
             hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
             raise TypeError(f"there is no option {name!r}: {hint}")
+        if name in _MAPPINGS and not isinstance(value, Mapping):
+            raise CommandError(f"{name}={value!r}: it is a dict, such as {{'NAME': 'VALUE'}}")
         least = _LEAST.get(name)
         if least is not None and not (_is_number(value) and value >= least):
             raise CommandError(f"{name}={value!r}: it is a whole number, {least} or more")

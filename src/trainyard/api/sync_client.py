@@ -35,7 +35,7 @@ class Client(Blocking):
         replace: bool = False,
         debug: bool = False,
         volumes: Mapping[str, str] = MappingProxyType({}),
-        images: Sequence[tuple[str, str]] = (),
+        images: tuple[str, str] | Iterable[tuple[str, str]] = (),
         snapshot: bool = False,
     ) -> Jobs:
         """Create the jobs of a manifest, and before them what lies beside them there.

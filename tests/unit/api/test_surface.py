@@ -155,6 +155,8 @@ def test_options_that_cannot_be_are_refused() -> None:
         ({"launcher": "mpirun"}, "launcher='mpirun': it is one of torchrun, plain"),
         ({"elastic": (4, 2)}, "elastic=(4, 2): it is the least and the most"),
         ({"elastic": (2, 4), "replicas": 5}, "replicas=5 is not within elastic=(2, 4)"),
+        ({"env": ["A=1"]}, "env=['A=1']: it is a dict, such as {'NAME': 'VALUE'}"),
+        ({"mounts": "data=/data"}, "mounts='data=/data': it is a dict"),
     ):
         with pytest.raises(trainyard.CommandError, match=re.escape(told)):
             check(wrong, ScriptOptions)
@@ -171,6 +173,17 @@ def test_a_manifest_is_proposed_for_a_script(tmp_path: Path) -> None:
     [replica] = document["spec"]["replicaSpecs"]
     assert replica["replicas"] == 2
     assert replica["template"]["spec"]["containers"][0]["command"][-1] == "1"
+
+
+@pytest.mark.parametrize("args", ["--name 'two words'", ["--name", "two words"]])
+def test_arguments_of_a_script_are_one_text_or_several(tmp_path: Path, args: str) -> None:
+    (tmp_path / "train.py").write_text("import os\n")
+    text = trainyard.propose(tmp_path / "train.py", args, check=False)
+    [replica] = yaml.safe_load(text)["spec"]["replicaSpecs"]
+    command = replica["template"]["spec"]["containers"][0]["command"]
+    assert command[-2:] == ["--name", "two words"]
+    with pytest.raises(trainyard.CommandError, match="cannot be split into words: No closing"):
+        trainyard.propose(tmp_path / "train.py", "--name 'two")
 
 
 def test_what_a_script_needs_is_said_in_the_words_of_python(tmp_path: Path) -> None:

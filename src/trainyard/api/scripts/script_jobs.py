@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from trainyard.api.options import ScriptOptions, check
+from trainyard.api.options import ScriptOptions, check, words
 from trainyard.api.scripts.script_drafts import Draft
 from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.composition.cluster_shape import ClusterShape
@@ -65,9 +65,8 @@ def drafted(
         mounts=tuple((os.fspath(f), p) for f, p in options.get("mounts", {}).items()),
         image=options.get("image", ""),
     )
-    words = [os.fspath(script), *map(str, args)]
     draft = Draft(
-        words,
+        [os.fspath(script), *words(args)],
         shape,
         cluster or ClusterShape(),
         on_cluster=for_cluster,
