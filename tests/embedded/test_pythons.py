@@ -168,3 +168,41 @@ def test_a_job_for_the_cluster_that_is_up_runs_in_the_environment_of_who_submits
         assert sys.prefix in output.splitlines()[0]
     finally:
         trainyard.run("down")
+
+
+def test_a_job_finds_programs_and_libraries_as_the_shell_that_submits_it(
+    trainyard: CommandLine,
+) -> None:
+    """And not as the shell did that started the cluster."""
+    for place in ("theirs", "ours"):
+        folder = trainyard.folder / place
+        folder.mkdir()
+        (folder / "place.py").write_text(f"name = {place!r}\n")
+        (folder / "tell-place").write_text(f"#!/bin/sh\necho program {place}\n")
+        (folder / "tell-place").chmod(0o755)
+    path = trainyard.environment["PATH"]
+    for place in ("theirs", "ours"):
+        trainyard.environment |= {
+            "PATH": f"{trainyard.folder / place}:{path}",
+            "PYTHONPATH": str(trainyard.folder / place),
+            "LD_LIBRARY_PATH": f"/{place}",
+        }
+        if place == "theirs":
+            trainyard.run("up")
+    script = trainyard.folder / "x.py"
+    script.write_text(
+        "import os, place, subprocess\n"
+        "subprocess.run(['tell-place'])\n"
+        "print('module', place.name, os.environ['LD_LIBRARY_PATH'])\n"
+    )
+    output = trainyard.run("run", "x.py")
+    assert "program ours" in output
+    assert "module ours /ours" in output
+    del trainyard.environment["PYTHONPATH"], trainyard.environment["LD_LIBRARY_PATH"]
+    script.write_text(
+        "import os, sys\nprint('left', os.environ.get('LD_LIBRARY_PATH'), sys.path)\n"
+    )
+    output = trainyard.run("run", "x.py")
+    assert "left None" in output
+    assert "theirs" not in output
+    trainyard.run("down")

@@ -17,6 +17,7 @@ from trainyard.client.job_view import Job
 from trainyard.client.provenance import Said, record, state_of
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import labels
+from trainyard.kube import embedded_contract
 from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
 from trainyard.kube.resources import (
@@ -66,7 +67,11 @@ class StandIns:
         """What jobs carry of it."""
         python = interpreters.active_interpreter(os.environ) if self.python is None else self.python
         lines = "\n".join(f"{pattern}={folder}" for pattern, folder in self.images)
-        found = {labels.PYTHON: python, labels.IMAGES: lines}
+        found = {
+            labels.PYTHON: python,
+            labels.IMAGES: lines,
+            labels.SEARCH_PATHS: embedded_contract.search_paths(os.environ),
+        }
         return {name: value for name, value in found.items() if value}
 
 

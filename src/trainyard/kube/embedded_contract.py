@@ -8,7 +8,7 @@ must not change. This module stands below both sides and knows no kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from trainyard.schema.object_names import fnv1a64
 
@@ -18,6 +18,15 @@ PYTHON = "trainyard.dev/python"
 """On a pod: the interpreter that its containers find first (decision 120)."""
 IMAGES = "trainyard.dev/images"
 """On a pod: a line PATTERN=ENV for each environment that stands for images (decision 156)."""
+SEARCH_PATHS = "trainyard.dev/search-paths"
+"""On a pod: a line NAME=VALUE for each of SEARCHED that its submitter has set; its containers find
+programs and libraries by these, and not by those of whoever started the cluster."""
+SEARCHED = (
+    *("PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME", "PYTHONPATH", "PYTHONUSERBASE"),
+    *("PYTHONNOUSERSITE", "LD_LIBRARY_PATH", "LD_PRELOAD", "LIBRARY_PATH", "CPATH", "CUDA_HOME"),
+    "CUDA_PATH",
+)
+"""Variables by which programs and libraries are found."""
 FOLDER = "trainyard.dev/folder"
 """On a PersistentVolumeClaim: the folder of the machine that stands for it."""
 OWNER = "trainyard.dev/owner"
@@ -43,6 +52,19 @@ def prepend_observer(python_path: str) -> str:
     if OBSERVER_PATH in python_path.split(":"):
         return python_path
     return f"{OBSERVER_PATH}:{python_path}" if python_path else OBSERVER_PATH
+
+
+def search_paths(environment: Mapping[str, str]) -> str:
+    """The text of SEARCH_PATHS; a value of several lines, which no path is, is left out."""
+    given = ((name, environment.get(name, "")) for name in SEARCHED)
+    return "\n".join(f"{name}={value}" for name, value in given if value and "\n" not in value)
+
+
+def with_search_paths(environment: Mapping[str, str], text: str) -> dict[str, str]:
+    """The environment with those of SEARCHED that the text has, and no other of them."""
+    others = {name: value for name, value in environment.items() if name not in SEARCHED}
+    lines = (line.partition("=") for line in text.splitlines())
+    return others | {name: value for name, _, value in lines if name in SEARCHED}
 
 
 def stopped_message(pids: Iterable[int]) -> str:

@@ -76,7 +76,7 @@ async def test_cpu_time_and_memory_of_all_below_the_first_process(
 
 async def test_time_of_children_that_have_ended_counts(first: subprocess.Popen[str]) -> None:
     reading = resource_usage._read([RunningContainer("uid", "main", first.pid)])
-    assert reading.seconds["uid", "main", first.pid] >= 0.3
+    assert reading.seconds["uid", "main", first.pid] >= 0.25, "of 0.3, counted in ticks of 10 ms"
 
 
 async def test_a_container_that_has_ended_is_left_out(first: subprocess.Popen[str]) -> None:

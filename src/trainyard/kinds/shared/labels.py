@@ -50,6 +50,10 @@ PYTHON = embedded_contract.PYTHON
 """On a job submitted to an embedded cluster from an environment: its interpreter (decision 120)."""
 IMAGES = embedded_contract.IMAGES
 """On such a job: a line PATTERN=ENV for each environment that stands for images (decision 156)."""
+SEARCH_PATHS = embedded_contract.SEARCH_PATHS
+"""On such a job: where its submitter's shell finds programs and libraries."""
+OF_SUBMITTER = (WORKING_DIR, PYTHON, IMAGES, SEARCH_PATHS)
+"""Annotations of a job, or of a TensorBoard, that its pods have too."""
 FOLDER = embedded_contract.FOLDER
 """On a claim of an embedded cluster: the folder of the machine that stands for it."""
 SCRIPT_OF = "trainyard.dev/script-of"

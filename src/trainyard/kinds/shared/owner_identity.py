@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
 from trainyard.kinds.kind_registry import KINDS
@@ -24,9 +26,8 @@ class OwnerIdentity:
     name: str
     uid: str
     base: str
-    working_dir: str = ""
-    python: str = ""
-    images: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Those of all of its pods."""
 
     @classmethod
     def of(cls, job: Job) -> OwnerIdentity:
@@ -40,9 +41,7 @@ class OwnerIdentity:
             name=name,
             uid=meta.uid,
             base=child_names.base_name(name, meta.uid),
-            working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
-            python=meta.annotations.get(labels.PYTHON, ""),
-            images=meta.annotations.get(labels.IMAGES, ""),
+            annotations=annotations_of_pods(meta.annotations),
         )
 
     @property
@@ -61,15 +60,6 @@ class OwnerIdentity:
         if label := KINDS[self.kind].name_label:
             found[label] = self.name
         return found
-
-    def annotations(self) -> dict[str, str]:
-        """The annotations of all pods of the job."""
-        found = {
-            labels.WORKING_DIR: self.working_dir,
-            labels.PYTHON: self.python,
-            labels.IMAGES: self.images,
-        }
-        return {name: value for name, value in found.items() if value}
 
     def metadata(self, name: str) -> dict[str, Any]:
         """The metadata of an object that belongs to the job."""
@@ -90,3 +80,8 @@ class OwnerIdentity:
             "controller": True,
             "blockOwnerDeletion": True,
         }
+
+
+def annotations_of_pods(given: Mapping[str, str]) -> dict[str, str]:
+    """Those of an owner's annotations that its pods have too."""
+    return {name: given[name] for name in labels.OF_SUBMITTER if given.get(name)}

@@ -391,7 +391,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
             **(given.get("annotations") or {}),
             **member.annotations,
             labels.ATTEMPT: str(attempt),
-            **self.identity.annotations(),
+            **self.identity.annotations,
             **({labels.REVISION: revision} if revision else {}),
         }
         if finalizers := given.get("finalizers"):

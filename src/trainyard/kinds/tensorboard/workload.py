@@ -18,7 +18,7 @@ from typing import Any
 from trainyard.kinds.shared import child_names, labels
 from trainyard.kinds.shared.child_services import service
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.owner_identity import OwnerIdentity
+from trainyard.kinds.shared.owner_identity import OwnerIdentity, annotations_of_pods
 from trainyard.kinds.shared.scheduling.gang_scheduling import Membership, queue_membership
 from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.shared.workload import Dependent, Manifest
@@ -50,9 +50,7 @@ def describe(board: TensorBoard, settings: Settings) -> Viewer:
         name=meta.name,
         uid=meta.uid,
         base=child_names.board_name(meta.name),
-        working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
-        python=meta.annotations.get(labels.PYTHON, ""),
-        images=meta.annotations.get(labels.IMAGES, ""),
+        annotations=annotations_of_pods(meta.annotations),
     )
     found = sources(board.spec)
     image = board.spec.image or settings.boards.image
@@ -102,7 +100,7 @@ def _pod(
     waits = queue_membership(settings.gang_backend, scheduler.queue) if scheduler else Membership()
     pod_spec |= waits.spec
     metadata["labels"] |= waits.labels
-    annotations = {**waits.annotations, **identity.annotations()}
+    annotations = {**waits.annotations, **identity.annotations}
     annotations[labels.REVISION] = _revision(pod_spec, metadata["labels"], annotations)
     metadata["annotations"] = annotations
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}

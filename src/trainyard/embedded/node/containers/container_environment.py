@@ -199,7 +199,11 @@ def container_environment(
     if (tenant := context.tenant) is not None:
         own_start = tenants.tenant_environment(inherited_variables(settings.environment), tenant)
         settings = replace(settings, environment=own_start)
-    python = context.pod["metadata"].get("annotations", {}).get(embedded_contract.PYTHON, "")
+    annotations = context.pod["metadata"].get("annotations", {})
+    if paths := annotations.get(embedded_contract.SEARCH_PATHS, ""):
+        given = embedded_contract.with_search_paths(settings.environment, paths)
+        settings = replace(settings, environment=given)
+    python = annotations.get(embedded_contract.PYTHON, "")
     base = image_environment(container.get("image", ""), settings, python)
     found = {**base, "HOSTNAME": host_name(context.pod), **links, **own}
     if embedded_contract.OBSERVE in own:  # decision 223
