@@ -54,7 +54,7 @@ class Container:
         """One element of `containers` in a job's status."""
         status: dict[str, Any] = {"name": self.name, "state": self.state}
         if self.is_init:
-            status["role"] = SIDECAR if self.is_sidecar else INIT  # decision 108
+            status["role"] = SIDECAR if self.is_sidecar else INIT
         if self.exit_code is not None:
             status["exitCode"] = self.exit_code
         if self.reason:

@@ -52,7 +52,7 @@ def _restart(
         record.failures, healthy_since, context.now, context.settings
     )
     start = context.now + restart_backoff.restart_delay(failures, context.settings, free=end.free)
-    counted = 0 if end.free else 1  # decision 24
+    counted = 0 if end.free else 1
     entry = finished_attempt(internal, replica, context.now)
     alone = replica.type.restarts_alone
     internal = internal.note_beside(entry) if alone else internal.note(entry, start)

@@ -67,7 +67,7 @@ def _creation_reason(
     context: ReconcileContext, needs: Needs, replicas: Sequence[Replica]
 ) -> NotRunningReason | None:
     """What of the job, or of the pods of these replicas, cannot be created."""
-    if context.workload.needs_gang:  # decision 37
+    if context.workload.needs_gang:  # pods placed one by one would wait for each other
         reason, event = ConditionReason.NO_GANG_SCHEDULER, EventReason.NO_GANG_SCHEDULER
         return NotRunningReason(reason, texts.NO_GANG, event)
     for conflict in needs.conflicts:

@@ -133,7 +133,7 @@ class StatusBuilder:
         conditions.set_not_finished(self.conditions, runs=False)
         conditions.set_not_running(self.conditions, ConditionReason.PAUSED, texts.PAUSED)
         self._set_nothing_runs()
-        self.fields.pop("startTime", None)  # decision 28
+        self.fields.pop("startTime", None)
         self.fields["phase"] = Phase.PAUSED.value
 
     def _set_nothing_runs(self) -> None:
@@ -257,7 +257,7 @@ class StatusBuilder:
         else:
             reason, text = ConditionReason.NONE, _progress_text(view)
         conditions.set_not_running(self.conditions, reason, text)
-        if unknown:  # decision 33
+        if unknown:
             self.fields["phase"] = Phase.UNKNOWN.value
         elif self.phase != Phase.RESUMING:
             begun = _count_well(view) > 0 and "startTime" in self.fields
