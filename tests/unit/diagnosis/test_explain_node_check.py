@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.unit.diagnosis.test_explain_lifecycle import explained
-from tests.unit.lifecycle.test_avoidance import Nodes
 from tests.unit.lifecycle.test_node_check import Trial
+from tests.unit.lifecycle.test_node_check_avoidance import Nodes
 from trainyard.lifecycle.node_check import node_check_results
 
 

@@ -53,8 +53,8 @@ def test_a_newcomer_spends_the_budget_alone_and_then_is_lost(
     assert uids(world, "01") == others
     assert (world.phase, world.backoff) == ("Running", spent)
     assert world.aggregate == {"running": 2, "failed": 1}
-    assert not any("taken away" in text for text in world.told("Restart"))
-    assert len(world.told("Restart")) == spent
+    assert not any("taken away" in text for text in world.messages("Restart"))
+    assert len(world.messages("Restart")) == spent
     assert world.exit("0", 0).settle().phase == "Succeeded"
 
 
@@ -126,7 +126,7 @@ def test_growing_brings_a_lost_replica_back_and_shrinking_does_not(scope: str | 
     assert uids(world, "02") == others
     assert world.aggregate == {"running": 4}
     assert (world.phase, world.backoff) == ("Running", 0)
-    new = world.told("NewReplica")[-2:]
+    new = world.messages("NewReplica")[-2:]
     assert sorted(text[text.index("]") + 1 :] for text in new) == [
         " again, attempt 3.",
         ", attempt 3: the job has grown.",
@@ -159,7 +159,7 @@ def test_a_replica_that_left_and_is_wanted_again_before_its_pod_has_gone_is_new(
     resize(world, 3).settle().run().settle()
     assert world.attempt_of("2") == "3"
     assert (world.phase, world.backoff) == ("Running", 0)
-    assert not world.told("Restart")
+    assert not world.messages("Restart")
 
 
 def test_a_size_that_changes_after_single_restarts_gives_numbers_above_theirs() -> None:
@@ -183,7 +183,7 @@ def test_a_survivor_that_fails_as_members_change_costs_nothing(policy: str, size
     world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 0)
     assert world.aggregate == {"running": size}
-    assert [text.rpartition("\n")[2] for text in world.told("Restart")] == [
+    assert [text.rpartition("\n")[2] for text in world.messages("Restart")] == [
         "The members of the job had changed: it will be created again, at no cost."
     ]
 
@@ -200,7 +200,7 @@ def test_survivors_that_fall_with_a_lost_newcomer_cost_nothing() -> None:
     world.advance(50).exit("2", 1).settle().advance(89).exit("1", 1).exit("0", 1).settle()
     world.run().settle()
     assert world.aggregate == {"running": 2, "failed": 1}
-    assert "2 replicas will be created again, at no cost" in world.told("Restart")[0]
+    assert "2 replicas will be created again, at no cost" in world.messages("Restart")[0]
 
 
 @pytest.mark.parametrize(("seconds", "spent"), [(89, 0), (90, 1)])
@@ -230,7 +230,7 @@ def test_what_started_after_the_change_is_no_survivor() -> None:
 def test_what_is_taken_away_as_members_change_comes_back_and_uses_up_nothing() -> None:
     world = World(elastic(1, 3, 3)).running().advance(1000).settle()
     resize(world, 2).settle().evict("1").settle()
-    assert world.told("Restart") == [
+    assert world.messages("Restart") == [
         f"Pod[{world.name('1')}] was taken away (Evicted); it will be created again, at no cost."
     ]
     world.run().settle()
@@ -341,7 +341,7 @@ def test_a_newcomer_and_a_survivor_that_fails_with_it_are_told_and_restarted_eac
     world.job["spec"]["elastic"]["expectedReplicas"] = 4
     world.settle().run().settle().advance(2)
     world.exit("1", 1).exit("3", 7).settle()
-    followed, own = world.told("Restart")
+    followed, own = world.messages("Restart")
     assert f"Pod[{world.name('1')}] exited with error code 1" in followed
     assert "The members of the job had changed: it will be created again, at no cost." in followed
     assert f"Pod[{world.name('3')}] exited with error code 7" in own

@@ -200,7 +200,7 @@ def test_a_rule_fails_the_job_at_once() -> None:
             "podFailurePolicy.rules[1] (exit code 42) fails the job"
         ),
     )
-    assert world.told("ReplicaFailure") == [f"Pod[{name}] exited with error code 42"]
+    assert world.messages("ReplicaFailure") == [f"Pod[{name}] exited with error code 42"]
     assert world.status is not None
     assert world.status["attempts"][-1]["message"].endswith("fails the job")
 
@@ -215,7 +215,7 @@ def test_what_is_ignored_costs_nothing_and_comes_back() -> None:
         world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 0)
     assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
-    assert world.told("Restart")[0] == (
+    assert world.messages("Restart")[0] == (
         f"Pod[{world.name('2')}] exited with error code 42\nRestarting 4 replicas, at no cost: "
         "podFailurePolicy.rules[0] (exit code 42) ignores this failure."
     )
@@ -228,7 +228,7 @@ def test_restart_overrides_the_policy_as_long_as_the_budget_lasts(restart_policy
     world = World(pytorch(policy=restart_policy, run_policy=run_policy)).running()
     world.exit("2", 75).settle().advance(10).settle()
     assert world.backoff == 1
-    assert world.told("Restart") == [
+    assert world.messages("Restart") == [
         (
             f"Pod[{world.name('2')}] exited with error code 75\n"
             "Restarting 4 replicas in 10 s (1 of 1 restarts): "
@@ -249,14 +249,14 @@ def test_count_leaves_it_to_the_policy_and_ends_the_search(restart_policy: str) 
         assert world.condition("Failed")[1] == "Failed"  # type: ignore[index]
     else:
         assert (world.phase, world.backoff) == ("Pending", 1)
-        assert "(exit code 42) counts this failure." in world.told("Restart")[0]
+        assert "(exit code 42) counts this failure." in world.messages("Restart")[0]
 
 
 def test_without_a_match_the_restart_policy_decides() -> None:
     world = World(pytorch(run_policy=policy(codes("FailJob", 42)))).running()
     world.exit("2", 3).advance(5).settle()
     assert world.backoff == 1
-    assert "podFailurePolicy" not in world.told("Restart")[0]
+    assert "podFailurePolicy" not in world.messages("Restart")[0]
 
 
 @pytest.mark.parametrize("gone", ["evicted", "deleted", "by the eviction API"])
@@ -271,7 +271,7 @@ def test_what_is_taken_away_can_be_counted(gone: str) -> None:
         world.take(world.name("2"))
     world.settle()
     assert world.backoff == 1
-    assert "counts this failure." in world.told("Restart")[0]
+    assert "counts this failure." in world.messages("Restart")[0]
 
 
 @pytest.mark.parametrize("rule", [conditions("FailJob"), reasons("FailJob", "Evicted")])
@@ -304,7 +304,7 @@ def test_counted_under_never_it_fails_for_good_once() -> None:
         world.advance(60).settle()
     assert world.phase == "Running"
     assert world.aggregate == {"running": 1, "failed": 1}
-    assert len(world.told("ReplicaFailure")) == 1
+    assert len(world.messages("ReplicaFailure")) == 1
     assert list(world.pods) == [world.name("0")]
 
 
@@ -517,8 +517,10 @@ def test_what_was_taken_away_beside_one_that_is_lost_is_restarted_by_its_rule(
         world.remove("2")
     world.settle()
     assert world.backoff == 1
-    assert any("rules[1] (condition DisruptionTarget) restarts" in t for t in world.told("Restart"))
-    assert not any("had changed" in text for text in world.told("Restart"))
+    assert any(
+        "rules[1] (condition DisruptionTarget) restarts" in t for t in world.messages("Restart")
+    )
+    assert not any("had changed" in text for text in world.messages("Restart"))
 
 
 def test_one_that_was_lost_by_a_rule_and_not_seen_to_end_is_counted_as_it_is_told() -> None:
@@ -658,7 +660,7 @@ def test_what_is_taken_from_a_paused_job_costs_nothing(
     assert (world.phase, world.aggregate) == ("Running", {"running": 2})
     assert world.status is not None
     assert world.status["restartCount"] == 0
-    assert not world.told("Restart")
+    assert not world.messages("Restart")
 
 
 @pytest.mark.parametrize("rule", LOSSES.values(), ids=list(LOSSES))
@@ -686,7 +688,7 @@ def test_what_is_taken_from_a_job_with_its_admission_costs_nothing(rule: Rule) -
     assert (admit().phase, world.aggregate) == ("Running", {"running": 2})
     assert world.status is not None
     assert world.status["restartCount"] == 0
-    assert not world.told("Restart")
+    assert not world.messages("Restart")
 
 
 def test_an_own_end_before_a_pause_is_judged_after_it() -> None:
@@ -760,8 +762,8 @@ def test_what_failed_for_good_by_a_rule_is_not_judged_by_the_next(
     world.settle()
     assert (world.phase, world.aggregate) == ("Running", {"running": 2, "failed": 1})
     assert world.condition("ReplicaFailure") == told
-    assert len(world.told("ReplicaFailure")) == 1
-    assert not world.told("Restart")
+    assert len(world.messages("ReplicaFailure")) == 1
+    assert not world.messages("Restart")
 
 
 def test_what_failed_for_good_by_a_rule_comes_back_when_its_job_grows() -> None:

@@ -23,8 +23,8 @@ def test_the_first_status_is_whole_and_nothing_is_told_twice(make: object) -> No
     assert set(first.status or {}) > ACCOUNT
     assert world.phase == "Pending"
     assert world.step().status
-    assert world.told("Created")
-    assert len(world.told("NewReplica")) == 1
+    assert world.messages("Created")
+    assert len(world.messages("NewReplica")) == 1
     assert not world.step().status
 
 
@@ -45,7 +45,7 @@ def test_trouble_is_told_at_once_and_once() -> None:
     world.step()
     assert world.condition("Running") is not None
     world.settle()
-    assert len(world.told("NameConflict")) == 1
+    assert len(world.messages("NameConflict")) == 1
 
 
 def test_a_job_without_pods_tells_all_at_once() -> None:

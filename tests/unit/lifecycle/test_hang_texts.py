@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.test_hangs import NOW, RING, rank
+from tests.unit.lifecycle.test_hang_detector import NOW, RING, rank
 from trainyard.lifecycle.hang.hang_detector import Finding, HangVerdict
 from trainyard.lifecycle.hang.hang_texts import describe, event_text, format_stacks
 from trainyard.lifecycle.hang.rank_reports import RankReport

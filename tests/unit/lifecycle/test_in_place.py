@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tools import soak
-from tests.unit.lifecycle.test_hangs import rank
+from tests.unit.lifecycle.test_hang_detector import rank
 from tests.unit.lifecycle.world import SETTINGS, World, pytorch
 from trainyard.kinds.pytorch.rules import check
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
@@ -26,34 +26,34 @@ WORKERS = 4
 SEEDS = soak(12, 400)
 
 
-class Holders(World):
+class InPlaceWorld(World):
     """A world whose pods are held, or not, by the job's restart mode."""
 
     def __init__(self, mode: str = "InPlace", **policy: Any) -> None:
         run_policy = {"backoffLimit": 3, **policy, "restartMode": mode}
         super().__init__(pytorch(workers=WORKERS, run_policy=run_policy), CHANNEL)
-        self.is_held = mode == "InPlace"
-        self.holds: dict[str, InPlaceReport] = {}
+        self.is_in_place = mode == "InPlace"
+        self.in_place: dict[str, InPlaceReport] = {}
         self.silent: set[str] = set()
 
     def fail(self, replica: str, code: int = 1) -> None:
         """A command ends with that code."""
-        if not self.is_held:
+        if not self.is_in_place:
             self.exit(replica, code)
             return
         pod = self.pods[self.name(replica)]
         meta = pod["metadata"]
         attempt = int(meta["annotations"][labels.ATTEMPT])
         hold = InPlaceReport(meta["uid"], attempt, self.now, True, code, self.now, since=self.now)
-        self.holds[self.name(replica)] = hold
+        self.in_place[self.name(replica)] = hold
 
-    def hear(self) -> None:
+    def report_all(self) -> None:
         """Holders do what they are told, and say how they are."""
         for name, obj in self.pods.items():
             pod = Pod.decode(obj)
-            if not self.is_held or pod.phase != "Running" or name in self.silent:
+            if not self.is_in_place or pod.phase != "Running" or name in self.silent:
                 continue
-            told, said = self.holds.get(name), instruction_for_pod(self.status or {}, pod)
+            told, said = self.in_place.get(name), instruction_for_pod(self.status or {}, pod)
             if told is None or told.uid != pod.uid:
                 told = InPlaceReport(pod.uid, pod.attempt, self.now)
             if said["start"] > told.attempt:
@@ -64,8 +64,8 @@ class Holders(World):
                 told = InPlaceReport(
                     pod.uid, told.attempt, self.now, ended=True, code=143, at=self.now
                 )
-            self.holds[name] = replace(told, received_at=self.now)
-        self.reports = replace(self.reports, in_place=dict(self.holds))
+            self.in_place[name] = replace(told, received_at=self.now)
+        self.reports = replace(self.reports, in_place=dict(self.in_place))
 
     def forget(self) -> None:
         """Another controller leads, which has heard nothing yet."""
@@ -75,7 +75,7 @@ class Holders(World):
         """Time passes, in which pods start and all is done that is due."""
         self.advance(seconds)
         for _ in range(3):
-            self.hear()
+            self.report_all()
             self.settle().run().settle()
 
     @property
@@ -97,10 +97,10 @@ class Holders(World):
         }
 
 
-def running(mode: str = "InPlace", **policy: Any) -> Holders:
-    world = Holders(mode, **policy)
+def running(mode: str = "InPlace", **policy: Any) -> InPlaceWorld:
+    world = InPlaceWorld(mode, **policy)
     world.running()
-    world.hear()
+    world.report_all()
     return world
 
 
@@ -112,15 +112,15 @@ def test_who_takes_over_waits_a_moment_for_the_first_that_failed(comes: bool) ->
     world.advance(0.1)
     world.fail("0", 1)
     world.advance(5)
-    all_holds = {name: replace(hold, since=world.now) for name, hold in world.holds.items()}
+    all_reports = {name: replace(hold, since=world.now) for name, hold in world.in_place.items()}
     first = world.name("0")
-    world.reports = replace(world.reports, in_place={first: all_holds[first]})
+    world.reports = replace(world.reports, in_place={first: all_reports[first]})
     world.settle()
     assert world.account()["backoffCount"] == 0, "it decides by what it heard first"
     assert world.last is not None
     assert world.last.wake_at == world.now + timedelta(seconds=1)
     if comes:
-        world.reports = replace(world.reports, in_place=all_holds)
+        world.reports = replace(world.reports, in_place=all_reports)
     else:
         world.advance(1)
     world.settle()
@@ -138,11 +138,11 @@ def test_who_takes_over_waits_a_moment_for_the_last_words_of_an_end_that_is_told
     world = running(restartJudge=True)
     world.fail("2", 1)
     name, words = world.name("2"), "RuntimeError: Connection closed by peer"
-    world.holds[name] = replace(world.holds[name], message=words)
-    world.hear()
+    world.in_place[name] = replace(world.in_place[name], message=words)
+    world.report_all()
     world.step()
     assert world.account()["backoffCount"] == 0, "others may have failed before"
-    holds = world.reports.in_place
+    in_place = world.reports.in_place
     world.forget()
     world.since = world.now
     world.settle()
@@ -151,7 +151,7 @@ def test_who_takes_over_waits_a_moment_for_the_last_words_of_an_end_that_is_told
     told = world.status["tasks"][0]["replicas"][2]["containers"][0]
     assert (told["state"], told["exitCode"]) == ("Terminated", 1)
     if comes:
-        world.reports = replace(world.reports, in_place=holds)
+        world.reports = replace(world.reports, in_place=in_place)
     world.advance(1).settle().advance(1).settle()
     assert world.account()["attempts"][0]["exitCode"] == 1
     assert any(words in text for text in world.account()["told"]) == comes
@@ -161,7 +161,7 @@ def test_what_a_rule_says_of_a_pod_taken_away_is_kept_while_others_are_not_heard
     rules = [{"action": "FailJob", "onReasons": ["DeletionByTaintManager"]}]
     world = running(podFailurePolicy={"rules": rules})
     world.fail("1", 1)
-    world.hear()
+    world.report_all()
     taken, told = world.name("2"), world.name("1")
     world.pods[taken]["status"]["conditions"] = [
         {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
@@ -178,14 +178,14 @@ def test_what_a_rule_says_of_a_pod_taken_away_is_kept_while_others_are_not_heard
 def test_a_pod_taken_away_beside_a_failure_that_waits_for_its_cause_waits_too() -> None:
     world = running()
     world.fail("3", 1)
-    world.hear()
+    world.report_all()
     world.remove("1")
     failed = world.name("3")
     world.reports = replace(world.reports, in_place={failed: world.reports.in_place[failed]})
-    before = len(world.told("NewReplica"))
+    before = len(world.messages("NewReplica"))
     world.settle()
     assert world.name("1") not in world.pods, "the others are not heard yet"
-    assert len(world.told("NewReplica")) == before
+    assert len(world.messages("NewReplica")) == before
     world.advance(1).settle()
     world.play(SETTINGS.backoff_base_seconds)
     assert world.phase == "Running"
@@ -206,10 +206,10 @@ def test_a_failed_rank_restarts_all_in_the_pods_that_are_there() -> None:
     assert world.phase == "Running"
     assert world.uids == before
     assert {world.attempt_of(str(i)) for i in range(WORKERS)} == {"2"}
-    assert all(not each.ended and each.attempt == 2 for each in world.holds.values())
+    assert all(not each.ended and each.attempt == 2 for each in world.in_place.values())
     assert world.status is not None
     assert "inPlaceUntil" not in world.status["internal"]
-    (start,) = [text for text in world.told("NewReplica") if "again" in text]
+    (start,) = [text for text in world.messages("NewReplica") if "again" in text]
     assert start.startswith("Start 4 replicas again in their pods: ")
 
 
@@ -218,7 +218,7 @@ def test_a_new_controller_goes_on_where_the_old_one_was() -> None:
     world = running()
     before = world.uids
     world.fail("0")
-    world.hear()
+    world.report_all()
     world.step()
     world.forget()
     world.settle()
@@ -239,7 +239,7 @@ def test_a_pod_that_does_not_answer_in_time_has_all_get_new_ones() -> None:
     world.play(30 + ANSWER_LIMIT.total_seconds())
     assert not world.uids & before
     assert world.backoff == 1
-    assert world.told("Restart")[-1] == (
+    assert world.messages("Restart")[-1] == (
         f"The replicas get new pods: {world.name('3')} did not answer in time."
     )
 
@@ -248,7 +248,7 @@ def test_a_pod_that_ends_meanwhile_has_all_get_new_ones_at_once() -> None:
     world = running()
     before = world.uids
     world.fail("1")
-    world.hear()
+    world.report_all()
     world.step()
     world.exit("2", 137)
     world.play(SETTINGS.backoff_base_seconds)
@@ -331,7 +331,7 @@ def test_counts_agree_in_both_modes(seed: int) -> None:
             for victim in victims:
                 world.fail(str(victim), code)
                 world.advance(rng.choice((0.1, 3.0)))
-            world.hear()
+            world.report_all()
             for _ in range(steps):
                 world.step()
             if changes_hands:

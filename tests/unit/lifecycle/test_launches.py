@@ -48,7 +48,7 @@ def test_a_launch_that_is_quick_is_not_told_of_before_it_has_started() -> None:
     assert world.last.wake_at is not None
     world.advance(3).started("0", True).settle()
     assert world.condition("Launched") == ("True", "-", "The launch has started.")
-    assert world.told("LaunchWaits") == []
+    assert world.messages("LaunchWaits") == []
 
 
 def test_what_a_slow_launch_waits_for_is_a_condition_and_one_event() -> None:
@@ -57,7 +57,7 @@ def test_what_a_slow_launch_waits_for_is_a_condition_and_one_event() -> None:
     world.advance(16).settle().advance(15).settle()
     told = f"The launch has not started: {REFUSED}."
     assert world.condition("Launched") == ("False", "LaunchWaits", told)
-    assert world.told("LaunchWaits") == [told]
+    assert world.messages("LaunchWaits") == [told]
     assert world.phase == "Running"
 
 
@@ -84,7 +84,7 @@ def test_hosts_that_differ_are_told_by_the_condition_of_the_launch(job: dict[str
     world.words = ""  # as for a controller that was started since
     world.advance(60).settle()
     assert world.condition("Launched") == ("True", "HostsDiffer", text)
-    assert world.told("HostsDiffer") == [text]
+    assert world.messages("HostsDiffer") == [text]
     assert world.last.status is None
 
 
@@ -159,7 +159,7 @@ def test_what_can_never_start_costs_no_restart(
     world = World(job).running()
     world.exit(replica, code, reason=reason, message=message).settle().advance(60).settle()
     assert world.phase == "Failed"
-    assert world.told("Restart") == []
+    assert world.messages("Restart") == []
     if message == NOWHERE and job["kind"] in ("DeepSpeedJob", "ColossalAIJob"):
         text = f"The launch has not started: its preflight failed; {ABSENT}."
         assert world.condition("Launched") == ("False", "PreflightFailed", text)
@@ -173,7 +173,7 @@ def test_what_may_start_at_another_try_is_tried_again(message: str) -> None:
     world = World(pytorch(workers=1)).running()
     world.exit("0", 126, reason="StartError", message=message).settle().advance(60).settle()
     assert world.phase != "Failed"
-    assert len(world.told("Restart")) == 1
+    assert len(world.messages("Restart")) == 1
 
 
 def test_a_failure_of_the_training_says_nothing_of_its_launch() -> None:
@@ -190,7 +190,7 @@ def test_a_launch_that_takes_too_long_is_a_failure_of_who_launches() -> None:
     assert world.backoff == 0
     world.advance(1).settle()
     assert world.backoff == 1
-    (restart,) = world.told("Restart")
+    (restart,) = world.messages("Restart")
     limit = "the launch has not started within launchTimeoutSeconds (60)"
     assert f"(LaunchTimeout): {limit}: {REFUSED}" in restart
     assert world.condition("Launched") == (
@@ -301,4 +301,4 @@ def test_a_launcher_that_has_ended_launches_no_more() -> None:
     world.words = f"preflight: {DIFFER}"
     world.exit("0", 1).settle()
     assert world.condition("Launched") is None
-    assert world.told("HostsDiffer") == []
+    assert world.messages("HostsDiffer") == []

@@ -47,7 +47,7 @@ def test_a_parameter_server_restarts_alone() -> None:
     world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 1)
     assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
-    assert "Restarting it in 10 s (1 of 3 restarts)" in world.told("Restart")[0]
+    assert "Restarting it in 10 s (1 of 3 restarts)" in world.messages("Restart")[0]
 
 
 def test_workers_restart_together_and_leave_the_parameter_servers_alone() -> None:
@@ -56,7 +56,7 @@ def test_workers_restart_together_and_leave_the_parameter_servers_alone() -> Non
     world.exit("worker-1", 3).settle().advance(10).settle()
     assert attempts(world) == ["2", "2", "2", "1", "1"]
     assert uids(world, "ps-0", "ps-1") == servers
-    assert "Restarting 3 replicas" in world.told("Restart")[0]
+    assert "Restarting 3 replicas" in world.messages("Restart")[0]
     world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 1)
     assert world.status is not None

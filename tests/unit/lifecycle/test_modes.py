@@ -57,8 +57,8 @@ def test_pause_deletes_pods_gracefully_and_resume_brings_them_back(job: dict[str
     assert (world.phase, world.aggregate) == ("Resuming", {"creating": replicas})
     world.run().settle()
     assert (world.phase, world.aggregate) == ("Running", {"running": replicas})
-    assert world.told("Paused")
-    assert world.told("Resumed")
+    assert world.messages("Paused")
+    assert world.messages("Resumed")
 
 
 def test_pause_and_resume_cost_nothing() -> None:
@@ -229,11 +229,11 @@ def test_growing_keeps_pods_and_costs_nothing() -> None:
     world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 0)
     new = ", ".join(f"{world.name(replica)} (attempt 2)" for replica in "23")
-    assert world.told("NewReplica") == [
+    assert world.messages("NewReplica") == [
         "Create 2 replicas for the first time.",
         f"Create 2 replicas: {new}.",
     ]
-    assert world.told("Scaled") == ["The job changes its size from 2 to 4 replicas."]
+    assert world.messages("Scaled") == ["The job changes its size from 2 to 4 replicas."]
 
 
 def test_shrinking_removes_the_highest_ranks() -> None:
@@ -331,7 +331,7 @@ def test_a_size_that_changed_during_the_pause_is_taken_up() -> None:
     resize(world, 2)
     set_paused(world, False).settle().run().settle()
     assert (len(world.pods), world.phase) == (2, "Running")
-    assert not world.told("Scaled"), "resuming took care of it"
+    assert not world.messages("Scaled"), "resuming took care of it"
 
 
 def test_scale_fields_are_told() -> None:
@@ -407,7 +407,7 @@ def test_beside_a_lost_replica_one_that_may_restart_does() -> None:
     """Both ended while the controller was away, so far apart that the first is the cause."""
     world = World(elastic(1, 3, 3, policy="ExitCode")).running()
     world.advance(120).settle().exit("2", 1).advance(20).exit("1", 137).settle()
-    assert world.told("ReplicaFailure") == [f"Pod[{world.name('2')}] exited with error code 1"]
+    assert world.messages("ReplicaFailure") == [f"Pod[{world.name('2')}] exited with error code 1"]
     world.advance(10).settle().run().settle()
     assert [world.attempt_of(r) for r in "012"] == ["1", "2", "1"]
     assert (world.phase, world.backoff) == ("Running", 1)

@@ -212,7 +212,7 @@ def test_once_all_are_ready_each_is_told_its_partners_and_then_to_start() -> Non
     assert "members" not in world.check
     assert [world.word(number) for number in range(3)] == [{"say": "start"}] * 3
     times = "3 replicas: matmul 0.1 s, all-reduce in pairs 0.02 s"
-    assert world.told("NodeCheck") == [f"The nodes have passed their check: {times}."]
+    assert world.messages("NodeCheck") == [f"The nodes have passed their check: {times}."]
 
 
 def test_a_bad_node_is_named_and_the_job_starts() -> None:
@@ -224,7 +224,7 @@ def test_a_bad_node_is_named_and_the_job_starts() -> None:
     why = "its matmul took 0.9 s, and 0.1 s elsewhere"
     assert world.check["badNodes"] == [{"replica": world.name("1"), "node": "node", "reason": why}]
     text = f"A node did badly in the check before the start: worker-1 on node: {why}."
-    assert world.told("NodeCheck") == [text]
+    assert world.messages("NodeCheck") == [text]
     assert world.word(1) == {"say": "start"}
 
 
@@ -311,7 +311,7 @@ def test_where_nobody_says_anything_that_is_told_once() -> None:
     world.advance(121).settle()
     text = "The check of the nodes is not complete"
     why = "3 of 3 replicas were not tested, worker-0 first"
-    assert world.told("NodeCheck") == [f"{text}: {why}."]
+    assert world.messages("NodeCheck") == [f"{text}: {why}."]
 
 
 def test_each_start_of_all_has_its_own() -> None:

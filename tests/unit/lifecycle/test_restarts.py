@@ -46,7 +46,7 @@ def test_failures_that_are_learned_of_late_belong_to_their_incident() -> None:
 def test_of_several_that_are_not_restarted_the_first_to_fail_is_the_cause() -> None:
     world = World(pytorch(policy="Never")).running()
     world.exit("2", 3).advance(20).exit("0", 1).exit("3", 1).settle()
-    assert world.told("ReplicaFailure") == [f"Pod[{world.name('2')}] exited with error code 3"]
+    assert world.messages("ReplicaFailure") == [f"Pod[{world.name('2')}] exited with error code 3"]
     assert world.name("2") in world.condition("Failed")[2]  # type: ignore[index]
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.lifecycle.test_hangs import rank as told_rank
+from tests.unit.lifecycle.test_hang_detector import rank as told_rank
 from tests.unit.lifecycle.world import World, pytorch
 from trainyard.lifecycle.hang.rank_reports import MOST_ARRIVALS, Arrival, RankReport
 from trainyard.lifecycle.pod_reports import PodReports
@@ -180,18 +180,18 @@ def test_who_is_late_is_in_the_status_and_told_once() -> None:
     assert told["replica"] == world.name("1")
     assert (told["rank"], told["latePercent"], told["attempt"]) == (1, 23, 1)
     text = "late at most collectives: others wait for it 23% of the time"
-    assert world.told("Straggler") == [f"worker-1 (rank 1) is {text}."]
+    assert world.messages("Straggler") == [f"worker-1 (rank 1) is {text}."]
     world.reports = PodReports(stragglers=(late(world, 1, 0.4),))
     world.advance(60).settle()
     assert world.status["stragglers"] == [told]
-    assert len(world.told("Straggler")) == 1
+    assert len(world.messages("Straggler")) == 1
     # Another controller, which has not heard anything yet.
     world.reports = PodReports()
     world.advance(60).settle()
     assert world.status["stragglers"] == [told]
     world.reports = PodReports(stragglers=(late(world, 1), late(world, 2)))
     world.advance(60).settle()
-    assert world.told("Straggler")[1:] == [f"worker-2 (rank 2) is {text}."]
+    assert world.messages("Straggler")[1:] == [f"worker-2 (rank 2) is {text}."]
     world.reports = PodReports(stragglers=())
     world.advance(60).settle()
     assert "stragglers" not in world.status

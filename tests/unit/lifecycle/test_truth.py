@@ -92,7 +92,7 @@ def test_a_replica_that_its_queue_removed_has_not_failed() -> None:
     world.take(world.name("0")).settle()
     assert world.condition("Failed")[1] == "QueueMaxDuration"  # type: ignore[index]
     assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
-    assert not world.told("ReplicaFailure")
+    assert not world.messages("ReplicaFailure")
 
 
 def test_one_that_the_cluster_stopped_is_said_to_be_taken_for_the_reason_that_it_gave() -> None:
@@ -100,7 +100,7 @@ def test_one_that_the_cluster_stopped_is_said_to_be_taken_for_the_reason_that_it
     target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
     world.pods[world.name("1")]["status"]["conditions"] = [target]
     world.settle()
-    (told,) = world.told("Restart")
+    (told,) = world.messages("Restart")
     assert "was taken away (TerminationByKubelet)" in told
 
 
@@ -173,7 +173,7 @@ def test_a_job_that_ended_under_an_earlier_version_has_ended() -> None:
     world.status = {**right, "internal": internal}
     world.settle()
     assert world.status == right
-    assert world.told("Succeeded") == ["The job has finished successfully."]
+    assert world.messages("Succeeded") == ["The job has finished successfully."]
 
 
 def test_an_end_that_was_erased_is_told_again_as_far_as_it_is_known() -> None:

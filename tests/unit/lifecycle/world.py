@@ -333,7 +333,7 @@ class World:
                 return c["status"], c["reason"], c["message"]
         return None
 
-    def told(self, reason: str) -> list[str]:
+    def messages(self, reason: str) -> list[str]:
         """Messages of the events with this reason."""
         return [event.message for event in self.events if event.reason == reason]
 

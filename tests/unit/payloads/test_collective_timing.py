@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.test_hangs import NOW
+from tests.unit.lifecycle.test_hang_detector import NOW
 from trainyard.lifecycle.hang.rank_reports import RankReport
 from trainyard.payloads.observer import collective_timing
 from trainyard.payloads.observer.collective_timing import (

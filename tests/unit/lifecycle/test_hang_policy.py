@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pytest
 
-from tests.unit.lifecycle.test_hangs import rank
+from tests.unit.lifecycle.test_hang_detector import rank
 from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
 from trainyard.kube import embedded_contract
 from trainyard.kube.resources import CONFIG_MAPS
@@ -65,9 +65,9 @@ def test_a_hang_is_a_condition_an_event_and_kept_once() -> None:
     assert world.last.wake_at - world.now == timedelta(seconds=1)
     world.advance(1).settle()
     assert world.condition("Hung") == ("True", "Hung", TOLD)
-    assert world.told("Hung") == [f"{TOLD}."]
+    assert world.messages("Hung") == [f"{TOLD}."]
     world.advance(60).settle()
-    assert world.told("Hung") == [f"{TOLD}."]
+    assert world.messages("Hung") == [f"{TOLD}."]
     [kept] = [obj for (resource, _), obj in world.owned.items() if resource == CONFIG_MAPS]
     assert kept["metadata"]["name"].endswith("-hang-1")
     assert kept["data"]["finding"] == TOLD
@@ -92,7 +92,7 @@ def test_another_controller_takes_no_hang_back_of_which_it_has_not_heard_enough(
         world.say(*heard).said = began
         world.advance(10).settle()
         assert world.status["conditions"] == told
-    assert world.told("Hung") == [f"{TOLD}."]
+    assert world.messages("Hung") == [f"{TOLD}."]
     # Of those that it has heard, one gets on.
     world.say("Collecting").settle()
     assert world.condition("Hung") == (
@@ -267,7 +267,7 @@ def ended(world: Reporting, *doing: str, attempt: int = 1) -> list[str]:
     world.say(*doing, attempt=attempt).settle()
     world.exit("0", 0).settle()
     assert world.phase == "Succeeded"
-    return world.told("RanksApart")
+    return world.messages("RanksApart")
 
 
 def test_ranks_that_never_met_are_told_at_the_end() -> None:
@@ -327,6 +327,6 @@ def test_what_a_hung_replica_answers_to_its_stop_is_no_cause() -> None:
     world.pods[name]["status"] |= {"reason": "DeadlineExceeded"}
     world.advance(1).step()
     world.advance(1).settle()
-    [restart] = world.told("Restart")
+    [restart] = world.messages("Restart")
     assert restart.startswith(f"Pod[{world.name('2')}] exited with error code 1\n")
     assert world.backoff == 0

@@ -125,8 +125,8 @@ def test_a_replica_that_failed_for_good_fails_the_job(replica: str) -> None:
         "ErrorInPod",
         f"Pod[{name}] exited with error code 7: a\nb\nValueError: no data",
     )
-    assert world.told("ReplicaFailure") == [world.condition("ReplicaFailure")[2]]  # type: ignore[index]
-    assert world.told("Failed") == [text]
+    assert world.messages("ReplicaFailure") == [world.condition("ReplicaFailure")[2]]  # type: ignore[index]
+    assert world.messages("Failed") == [text]
 
 
 def test_the_reason_of_a_failure_is_told() -> None:
@@ -342,7 +342,7 @@ def test_the_deadline_fires_on_time() -> None:
     world.advance(0.1).settle()
     assert world.phase == "Failed"
     assert world.condition("Failed")[1] == "DeadlineExceeded"  # type: ignore[index]
-    assert world.told("DeadlineExceeded")
+    assert world.messages("DeadlineExceeded")
 
 
 def test_waiting_in_a_queue_does_not_count() -> None:

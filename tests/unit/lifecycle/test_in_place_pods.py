@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.test_in_place import Holders
+from tests.unit.lifecycle.test_in_place import InPlaceWorld
 from trainyard.lifecycle import Observed, Pod
 from trainyard.lifecycle.in_place.in_place_pods import with_reported_ends
 from trainyard.lifecycle.in_place.in_place_restart import instruction_for_pod
@@ -18,17 +18,19 @@ SIDECAR = {"name": "logger", "state": {"running": {"startedAt": "2026-01-01T12:0
 
 
 @pytest.fixture
-def world() -> Holders:
-    made = Holders()
+def world() -> InPlaceWorld:
+    made = InPlaceWorld()
     made.running()
     return made
 
 
-def pod_of(world: Holders) -> Pod:
+def pod_of(world: InPlaceWorld) -> Pod:
     return Pod.decode(world.pods[world.name("0")])
 
 
-def looked(world: Holders, hold: InPlaceReport | None, entry: dict[str, Any] | None = None) -> Pod:
+def looked(
+    world: InPlaceWorld, hold: InPlaceReport | None, entry: dict[str, Any] | None = None
+) -> Pod:
     """The pod as it is seen where this was told of it."""
     pod = pod_of(world)
     heard = replace(world.reports, in_place={} if hold is None else {pod.name: hold})
@@ -37,7 +39,7 @@ def looked(world: Holders, hold: InPlaceReport | None, entry: dict[str, Any] | N
     return found
 
 
-def ended(world: Holders, **more: Any) -> InPlaceReport:
+def ended(world: InPlaceWorld, **more: Any) -> InPlaceReport:
     pod, at = pod_of(world), world.now - timedelta(seconds=3)
     told = {"ended": True, "code": 7, "at": at, "message": "boom", **more}
     return InPlaceReport(
@@ -45,7 +47,7 @@ def ended(world: Holders, **more: Any) -> InPlaceReport:
     )
 
 
-def test_a_command_that_ended_is_seen_as_its_container_s_end(world: Holders) -> None:
+def test_a_command_that_ended_is_seen_as_its_container_s_end(world: InPlaceWorld) -> None:
     hold = ended(world)
     found = looked(world, hold)
     [main] = found.containers
@@ -57,7 +59,7 @@ def test_a_command_that_ended_is_seen_as_its_container_s_end(world: Holders) -> 
     assert found.container_statuses == [told]
 
 
-def test_a_sidecar_goes_on_and_so_does_the_pod(world: Holders) -> None:
+def test_a_sidecar_goes_on_and_so_does_the_pod(world: InPlaceWorld) -> None:
     world.pods[world.name("0")]["status"]["containerStatuses"].append(SIDECAR)
     found = looked(world, ended(world))
     assert (found.phase, found.awaits_in_place_restart) == ("Running", True)
@@ -67,16 +69,16 @@ def test_a_sidecar_goes_on_and_so_does_the_pod(world: Holders) -> None:
 @pytest.mark.parametrize(
     "other", [{"ended": False}, {"code": 0}, {"uid": "another"}, {"attempt": 9}], ids=str
 )
-def test_what_says_of_no_failure_here_changes_nothing(world: Holders, other: Any) -> None:
+def test_what_says_of_no_failure_here_changes_nothing(world: InPlaceWorld, other: Any) -> None:
     assert looked(world, ended(world, **other)) == pod_of(world)
 
 
-def test_a_pod_that_does_not_run_is_seen_as_it_is(world: Holders) -> None:
+def test_a_pod_that_does_not_run_is_seen_as_it_is(world: InPlaceWorld) -> None:
     world.pods[world.name("0")]["status"]["phase"] = "Succeeded"
     assert looked(world, ended(world)) == pod_of(world)
 
 
-def test_status_remembers_what_nobody_has_told_yet(world: Holders) -> None:
+def test_status_remembers_what_nobody_has_told_yet(world: InPlaceWorld) -> None:
     uid, containers = pod_of(world).uid, [{"name": "main", "exitCode": 7}]
     failed = {"uid": uid, "phase": "Failed", "containers": containers}
     found = looked(world, None, failed)
@@ -92,7 +94,7 @@ def test_status_remembers_what_nobody_has_told_yet(world: Holders) -> None:
     assert looked(world, ended(world, ended=False, code=0), failed) == pod_of(world)
 
 
-def test_a_holder_hears_which_attempt_is_wanted(world: Holders) -> None:
+def test_a_holder_hears_which_attempt_is_wanted(world: InPlaceWorld) -> None:
     pod = pod_of(world)
     for status, wanted in (
         ({}, 1),

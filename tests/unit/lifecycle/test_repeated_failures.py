@@ -36,10 +36,10 @@ def fail(world: World, replica: str, message: str, code: int = 1, **more: str) -
 def test_what_fails_again_in_the_same_way_is_told_and_restarted_as_ever() -> None:
     world = World(pytorch(run_policy={"backoffLimit": 3})).running()
     fail(world, "0", MODULE)
-    assert not any("in a row" in text for text in world.told("Restart"))
+    assert not any("in a row" in text for text in world.messages("Restart"))
     fail(world, "2", MODULE)
     assert (world.phase, world.backoff) == ("Running", 2)
-    assert SAYS in world.told("Restart")[-1]
+    assert SAYS in world.messages("Restart")[-1]
     assert world.status is not None
     assert [a.get("repeated") for a in world.status["attempts"]] == [1, 2, None]
 

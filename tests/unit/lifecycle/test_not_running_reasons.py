@@ -30,10 +30,10 @@ def test_a_refused_creation_leaves_the_job_pending_with_a_warning_and_is_tried_a
     assert not [a for a in plan.actions if isinstance(a, Create) and a.resource == PODS]
     assert plan.wake_at == world.now + timedelta(seconds=4)
     assert world.condition("Running")[:2] == ("False", "CreationRefused")  # type: ignore[index]
-    assert len(world.told("CreationRefused")) == 1
-    assert "exceeded quota" in world.told("CreationRefused")[0]
+    assert len(world.messages("CreationRefused")) == 1
+    assert "exceeded quota" in world.messages("CreationRefused")[0]
     world.step()
-    assert len(world.told("CreationRefused")) == 1, "told once"
+    assert len(world.messages("CreationRefused")) == 1, "told once"
     world.advance(4).step()
     assert len(world.pods) == 4
 
@@ -90,7 +90,7 @@ def test_a_viewer_whose_name_is_taken_holds_up_no_pods() -> None:
     world.conflicts = (Conflict(TENSOR_BOARDS, board.name, "TensorBoard default/mine", until),)
     world.settle()
     assert len(world.pods) == 1
-    assert "held by TensorBoard default/mine" in world.told("NameConflict")[0]
+    assert "held by TensorBoard default/mine" in world.messages("NameConflict")[0]
     world.run().settle()
     assert (world.phase, world.last.wake_at) == ("Running", until)
     assert world.status is not None
@@ -124,7 +124,7 @@ def test_a_name_held_by_somebody_else_is_told_and_not_taken() -> None:
     world.settle()
     assert world.phase == "Pending"
     assert world.condition("Running")[1] == "NameConflict"  # type: ignore[index]
-    assert "train-worker-0" in world.told("NameConflict")[0]
+    assert "train-worker-0" in world.messages("NameConflict")[0]
     assert not world.pods
     world.conflicts = ()
     world.settle().run().settle()
@@ -142,7 +142,7 @@ def test_a_taken_name_is_tried_again_and_told_until_it_is_free() -> None:
     names = [action.name for action in world.step().actions]
     assert names == ["train-worker-0"], "the pods wait for it"
     assert world.condition("Running")[1] == "NameConflict"  # type: ignore[index]
-    assert len(world.told("NameConflict")) == 1
+    assert len(world.messages("NameConflict")) == 1
 
 
 def test_a_pod_whose_name_somebody_else_holds_is_told_and_the_others_are_created() -> None:
@@ -153,7 +153,7 @@ def test_a_pod_whose_name_somebody_else_holds_is_told_and_the_others_are_created
     assert sorted(world.pods) == [world.name("0")]
     assert world.last.wake_at == until
     assert world.condition("Running")[:2] == ("False", "NameConflict")  # type: ignore[index]
-    assert len(world.told("NameConflict")) == 1
+    assert len(world.messages("NameConflict")) == 1
     world.advance(2).settle()
     assert len(world.pods) == 2
 
@@ -190,7 +190,7 @@ def test_without_a_gang_scheduler_the_job_waits_and_says_so() -> None:
     world = World(pytorch(**SCHEDULED), Settings(gang_backend=GangBackend.NONE)).settle()
     assert (world.phase, world.pods) == ("Pending", {})
     assert world.condition("Running")[1] == "NoGangScheduler"  # type: ignore[index]
-    assert len(world.told("NoGangScheduler")) == 1
+    assert len(world.messages("NoGangScheduler")) == 1
 
 
 def test_what_the_scheduler_says_is_in_the_condition() -> None:
@@ -258,19 +258,19 @@ def test_a_spec_that_changed_behind_our_back_is_told_once() -> None:
     world = World(pytorch()).running()
     world.job["spec"]["runPolicy"] = {"backoffLimit": 9}
     world.settle()
-    assert len(world.told("SpecDrift")) == 1
+    assert len(world.messages("SpecDrift")) == 1
 
 
 def test_ignored_fields_are_told_once() -> None:
     world = World(pytorch())
     world.warnings = ("spec.elastic: is ignored",)
     world.settle().settle()
-    assert world.told("IgnoredField") == ["spec.elastic: is ignored"]
+    assert world.messages("IgnoredField") == ["spec.elastic: is ignored"]
 
 
 def test_a_thousand_new_replicas_are_one_event() -> None:
     world = World(pytorch(workers=1000)).settle()
-    assert world.told("NewReplica") == ["Create 1000 replicas for the first time."]
+    assert world.messages("NewReplica") == ["Create 1000 replicas for the first time."]
 
 
 def test_an_invalid_job_fails_and_says_why() -> None:
@@ -406,4 +406,4 @@ def test_a_name_that_was_taken_of_what_is_there_or_not_wanted_any_more_is_not_to
     world.conflicts = (Conflict(PODS, world.name(replica), "Pod default/other"),)
     world.remove("1").settle()
     assert world.condition("Running")[1] == "-"  # type: ignore[index]
-    assert world.told("NameConflict") == []
+    assert world.messages("NameConflict") == []

@@ -78,10 +78,10 @@ def test_all_get_other_pods_that_are_kept_off_the_bad_node_at_no_cost() -> None:
     }
     assert world.terms == [[{"matchFields": [keeps_off("node-1")]}]] * 3
     assert world.backoff == 0
-    assert world.told("NodeCheck")[-1] == "Pods of this job are kept off node-1 from now on."
+    assert world.messages("NodeCheck")[-1] == "Pods of this job are kept off node-1 from now on."
     assert (
         "was taken away (BadNode); 3 replicas will be created again, at no cost."
-        in (world.told("Restart")[-1])
+        in (world.messages("Restart")[-1])
     )
     world.place("node-0", "node-3", "node-2").tried().settle()
     assert (world.check["state"], world.check["avoided"]) == ("Passed", ["node-1"])
@@ -119,7 +119,7 @@ def test_where_no_replica_is_elsewhere_nothing_is_avoided(nodes: tuple[str, ...]
     assert world.check["state"] == "BadNodes"
     assert "avoided" not in world.check
     assert world.word(1) == {"say": "start"}
-    assert not world.told("Restart")
+    assert not world.messages("Restart")
 
 
 def test_a_pod_that_ends_up_there_again_starts() -> None:
@@ -133,7 +133,7 @@ def test_a_pod_that_ends_up_there_again_starts() -> None:
     assert world.check["state"] == "BadNodes"
     assert "avoided" not in world.check["badNodes"][0]
     assert world.word(1) == {"say": "start"}
-    assert len(world.told("Restart")) == 1
+    assert len(world.messages("Restart")) == 1
 
 
 def test_pods_that_find_no_other_node_are_placed_anywhere_after_two_minutes() -> None:
@@ -153,8 +153,8 @@ def test_pods_that_find_no_other_node_are_placed_anywhere_after_two_minutes() ->
         "Pods of this job are kept off node-1 no longer: "
         f"Pod[{world.name('2')}] has found no other node for 120 s."
     )
-    assert world.told("NodeCheck")[-1] == text
-    assert "was taken away (NoOtherNode)" in world.told("Restart")[-1]
+    assert world.messages("NodeCheck")[-1] == text
+    assert "was taken away (NoOtherNode)" in world.messages("Restart")[-1]
     world.advance(600).settle()
     assert world.terms == [[]] * 3
     assert world.backoff == 0
@@ -168,7 +168,7 @@ def test_pods_that_find_no_other_node_are_placed_anywhere_after_two_minutes() ->
             "conditions": [{"type": "PodScheduled", "status": "False", "message": "none"}]
         }
     world.advance(600).settle()
-    assert len(world.told("Restart")) == 2
+    assert len(world.messages("Restart")) == 2
 
 
 def test_no_more_than_eight_are_avoided() -> None:
@@ -189,7 +189,7 @@ def test_another_controller_that_has_heard_nothing_has_it_go_on() -> None:
     world.reports = type(world.reports)()
     world.settle()
     assert world.terms == [[{"matchFields": [keeps_off("node-1")]}]] * 3
-    assert len(world.told("Restart")) == 0  # the one before has told that
+    assert len(world.messages("Restart")) == 0  # the one before has told that
 
 
 @pytest.mark.parametrize("junk", [{"avoided": "node-1"}, {"avoided": [1, ""]}, {"badNodes": "x"}])
