@@ -197,8 +197,23 @@ def test_what_needs_to_be_told_of_cpus_is_remarked_on(module: str) -> None:
     assert "note" not in made("--no-check", "--gpus", "0", "one.py")[1]
     image = ("--for-cluster", "--image", "any")
     assert "note" not in made(*common, *image, "--gpus", "0", "one.py")[1]
-    Path("one.py").write_text(f"{text}main(use_cpu=True)\n")
-    assert "note" not in made(*common, "--gpus", "0", "one.py")[1]
+    for more in (
+        "main(use_cpu=True)",
+        "Accelerator(cpu=args.cpu)",
+        "torch.distributed.init_process_group()",
+    ):
+        Path("one.py").write_text(f"{text}{more}\n")
+        assert "note" not in made(*common, "--gpus", "0", "one.py")[1]
+
+
+def test_processes_that_wait_for_mpirun_are_remarked_on() -> None:
+    Path("one.py").write_text("from mpi4py import MPI\nimport numpy\n")
+    _, told = made("--no-check", "--replicas", "2", "one.py")
+    assert "note: mpi4py brings processes together where mpirun has started them: here" in told
+    assert "each of the 2 processes is rank 0 of 1" in told
+    assert "note" not in made("--no-check", "one.py")[1]
+    Path("one.py").write_text("try:\n    from mpi4py import MPI\nexcept ImportError: pass\n")
+    assert "note" not in made("--no-check", "--replicas", "2", "one.py")[1]
 
 
 def test_processes_that_never_meet_are_remarked_on() -> None:

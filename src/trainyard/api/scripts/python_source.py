@@ -41,7 +41,7 @@ _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 USE_CPU = "ACCELERATE_USE_CPU"
 """Without it, on a machine without GPUs, accelerate does not use the group that it makes (1.15)."""
 _ACCELERATE_MODULES = ("accelerate", "transformers")
-_CPU_OPTIONS = re.compile(rb"use_cpu|no_cuda|cpu\s*=\s*True", re.IGNORECASE)
+_CPU_OPTIONS = re.compile(rb"use_cpu|no_cuda|\bcpu\s*=", re.IGNORECASE)
 
 
 class SourceError(TrainyardError):
@@ -151,7 +151,9 @@ def is_single_process(sources: Sequence[Source], own: Set[str]) -> bool:
 
 def accelerate_module(sources: Sequence[Source]) -> str:
     """The module by which a script uses accelerate, which ignores CPUs unless an option selects
-    them; "" if it does not use it, or has such an option."""
+    them; "" if it does not use it, has such an option, or joins a process group by itself."""
+    if any(source.reads_ranks for source in sources):
+        return ""
     found = next((m for m in _ACCELERATE_MODULES if any(m in s.all_imports for s in sources)), "")
     return "" if any(source.may_use_cpus for source in sources) else found
 

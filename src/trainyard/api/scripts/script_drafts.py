@@ -328,6 +328,11 @@ class Draft:
                 f"without --env {python_source.USE_CPU}=true each of the {count} processes trains "
                 "a model of its own"
             )
+        if any("mpi4py" in source.imports for source in sources):
+            return (
+                "note: mpi4py brings processes together where mpirun has started them: here each "
+                f"of the {count} processes is rank 0 of 1"
+            )
         names = frozenset[str]().union(*(source.all_imports for source in sources))
         own = {name for name in names if any(_files_of(f / name) for f in self._folders())}
         if len(sources) > _MOST_FILES or not python_source.is_single_process(sources, own):
