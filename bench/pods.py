@@ -21,8 +21,8 @@ from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.cluster_objects import Deletion
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.embedded.node.shim_client import ShimClient
-from trainyard.embedded.node.shim_process import ShimHandle, start_shim
+from trainyard.embedded.node.pod_runtime_client import PodRuntimeClient
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeHandle, start_pod_runtime
 from trainyard.embedded.registry import Registry
 from trainyard.podruntime.log_reader import LogOptions
 
@@ -46,21 +46,23 @@ def measure() -> list[Row]:
     """Pods alone, one right after the other, eight at once, and a hundred that stay."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
         folder = os.path.join(top, "state")
-        shim = start_shim(folder, die_with_parent=True)
+        pod_runtime = start_pod_runtime(folder, die_with_parent=True)
         try:
-            return asyncio.run(_measure(shim, folder))
+            return asyncio.run(_measure(pod_runtime, folder))
         finally:
-            shim.kill()
+            pod_runtime.kill()
 
 
-async def _measure(shim: ShimHandle, folder: str) -> list[Row]:
+async def _measure(pod_runtime: PodRuntimeHandle, folder: str) -> list[Row]:
     registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
     work = os.path.join(os.path.dirname(folder), "work")
     os.mkdir(work)
-    agent = NodeAgent(registry, ShimClient(shim), NodeSettings("bench", folder, working_dir=work))
+    agent = NodeAgent(
+        registry, PodRuntimeClient(pod_runtime), NodeSettings("bench", folder, working_dir=work)
+    )
     task = asyncio.create_task(agent.run())
-    bench = _Bench(registry, agent, shim)
+    bench = _Bench(registry, agent, pod_runtime)
     rows = [*await bench.alone(), *await bench.together(), *await bench.many()]
     task.cancel()
     await asyncio.wait([task])
@@ -69,8 +71,8 @@ async def _measure(shim: ShimHandle, folder: str) -> list[Row]:
 
 
 class _Bench:
-    def __init__(self, registry: Registry, agent: NodeAgent, shim: ShimHandle) -> None:
-        self._registry, self._agent, self._shim = registry, agent, shim
+    def __init__(self, registry: Registry, agent: NodeAgent, pod_runtime: PodRuntimeHandle) -> None:
+        self._registry, self._agent, self._pod_runtime = registry, agent, pod_runtime
         self._number = 0
 
     async def alone(self) -> list[Row]:
@@ -107,27 +109,27 @@ class _Bench:
         ]
 
     async def many(self) -> list[Row]:
-        before = _private_kib(self._shim.pid)
+        before = _private_kib(self._pod_runtime.pid)
         started = time.perf_counter()
         names = [await self._create(["sleep", "1000"]) for _ in range(MANY)]
         for name in names:
             await self._until(name, "Running")
         rate = MANY / (time.perf_counter() - started)
-        pids = _first_processes(self._shim.pid)
+        pids = _first_processes(self._pod_runtime.pid)
         each = statistics.mean(_private_kib(pid) for pid in pids)
-        shim = _private_kib(self._shim.pid)
+        pod_runtime = _private_kib(self._pod_runtime.pid)
         started = time.perf_counter()
         for name in names:
             await self._registry.delete("pods", "default", name, Deletion(grace_seconds=0))
         while True:
             await asyncio.sleep(0.002)
-            if not _first_processes(self._shim.pid):
+            if not _first_processes(self._pod_runtime.pid):
                 break
         killed = (time.perf_counter() - started) * 1e3
         return [
             Row(f"{MANY} pods started, pods/s", rate, "/s", None),
             Row("shim, own memory", before / 1024, "MiB", None),
-            Row(f"shim, own memory with {MANY} pods", shim / 1024, "MiB", None),
+            Row(f"shim, own memory with {MANY} pods", pod_runtime / 1024, "MiB", None),
             Row("a pod's supervisor, own memory", each / 1024, "MiB", None),
             Row(f"{MANY} pods killed and reaped", killed, "ms", None),
         ]
@@ -156,10 +158,10 @@ class _Bench:
         return (float(text) - before) * 1e3
 
 
-def _first_processes(shim: int) -> list[int]:
+def _first_processes(pod_runtime: int) -> list[int]:
     """Those of containers, among the shim's children."""
     found = []
-    for pid in Path(f"/proc/{shim}/task/{shim}/children").read_text().split():
+    for pid in Path(f"/proc/{pod_runtime}/task/{pod_runtime}/children").read_text().split():
         with contextlib.suppress(OSError):
             if Path(f"/proc/{pid}/comm").read_text() == "pod-init\n":
                 found.append(int(pid))

@@ -18,7 +18,7 @@ from tools.chart_values import schema, values_text
 from tools.generated import main
 
 from trainyard import __version__
-from trainyard.kinds import immutability_policies, versioned_crds
+from trainyard.kinds import immutability_policies, server_compatibility
 from trainyard.kinds.kind_registry import OUR_KINDS, Kind
 from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.operator.config.settings_table import SETTINGS
@@ -100,7 +100,7 @@ def _chart() -> dict[str, str]:
     roles = "".join(dump(source.user_roles()))
     definitions = {
         f"files/definitions/{each['spec']['names']['plural']}.yaml": _yaml(each)
-        for each in versioned_crds.crds_for(OUR_KINDS)
+        for each in server_compatibility.crds_for(OUR_KINDS)
     }
     return {
         "Chart.yaml": _yaml(_about()),

@@ -15,7 +15,7 @@ from typing import Any
 
 from trainyard.kinds.immutability_policies import mutable_paths
 from trainyard.kinds.kind import AGE, PHASE, Column, Kind
-from trainyard.kinds.shared.legacy import Legacy
+from trainyard.kinds.shared.legacy_spellings import Legacy
 from trainyard.schema.model import Model
 from trainyard.schema.object_names import MAX_LABEL
 from trainyard.schema.structural_schema import INT64

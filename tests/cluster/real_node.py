@@ -23,8 +23,8 @@ from trainyard.embedded.apiserver.http.listener import Listener
 from trainyard.embedded.apiserver.pod_access import exec_streams
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.embedded.node.shim_client import ShimClient
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_client import PodRuntimeClient
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.resources import CONFIG_MAPS, NODES, PODS, SERVICES
 from trainyard.kube.transport import Request
@@ -37,7 +37,7 @@ _STREAMS = {"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty
 @asynccontextmanager
 async def node(yard: Yard, folder: Path) -> AsyncIterator[NodeAgent]:
     """A node of the cluster, to which every pod is bound."""
-    handle = start_shim(folder, die_with_parent=True)
+    handle = start_pod_runtime(folder, die_with_parent=True)
     with suppress(AlreadyExists):
         await yard.client.create(NODES, {"metadata": {"name": NODE}})
     # A controller of other clusters makes it; every pod mounts it beside its token.
@@ -52,7 +52,7 @@ async def node(yard: Yard, folder: Path) -> AsyncIterator[NodeAgent]:
             is_network_open=False,  # nothing that a pod sends is to leave the machine
             gpus=(),
         )
-        agent = NodeAgent(cluster, ShimClient(handle), settings)
+        agent = NodeAgent(cluster, PodRuntimeClient(handle), settings)
         tasks = [asyncio.create_task(agent.run()), asyncio.create_task(bind(yard, cluster))]
         try:
             yield agent

@@ -11,7 +11,7 @@ from tests.cluster.kubelet import running_kubelet
 from tests.cluster.test_load import requests
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
 from tests.unit.kinds import manifests
-from trainyard.kinds import versioned_crds
+from trainyard.kinds import server_compatibility
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import NAMESPACES
@@ -78,7 +78,7 @@ async def test_a_namespace_goes_with_its_jobs(yard: Yard) -> None:
 
 async def test_a_definition_goes_with_its_jobs_and_comes_back(yard: Yard) -> None:
     kind = KINDS["GenericJob"]
-    definition = json.dumps(versioned_crds.crds_for([kind.kind], yard.plane.version)[0])
+    definition = json.dumps(server_compatibility.crds_for([kind.kind], yard.plane.version)[0])
     async with yard.operator() as operator, running_kubelet(yard.client, yard.namespace):
         # A garbage collector that has not met the kind yet would never collect for it once it is
         # gone: it looks for new kinds twice a minute. This deletion waits for a collector that has.

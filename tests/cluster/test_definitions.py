@@ -12,7 +12,7 @@ import yaml
 from tests.cluster.yard import Yard
 from tests.unit.kinds import manifests
 from trainyard.kinds.kind_registry import KINDS, Kind
-from trainyard.kinds.shared.legacy import Rename
+from trainyard.kinds.shared.legacy_spellings import Rename
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.kube.transport import Request
 

@@ -17,7 +17,7 @@ import yaml
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.plane import START_SECONDS, RunningControlPlane
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
-from trainyard.kinds import versioned_crds
+from trainyard.kinds import server_compatibility
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 
@@ -103,7 +103,7 @@ async def test_every_command_of_a_page_runs(page: str, yard: Yard) -> None:
     finally:
         if page == "upgrade.md":  # it takes the definitions away
             # No List: what serves the definitions may not tell kubectl of core kinds.
-            text = yaml.safe_dump_all(versioned_crds.crds_for(server=yard.plane.version))
+            text = yaml.safe_dump_all(server_compatibility.crds_for(server=yard.plane.version))
             for verb in (
                 ("apply", "--server-side", "--force-conflicts"),
                 ("wait", "--for=condition=Established"),

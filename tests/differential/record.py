@@ -26,7 +26,7 @@ from tests.differential import managers
 from tests.differential.asking import Answer, Ask, over, play
 from tests.differential.cases import JSON, MERGE, cases
 from tests.differential.newer import REFUSED_SAMPLES, SAMPLES, Fate, fate
-from trainyard.kinds import versioned_crds
+from trainyard.kinds import server_compatibility
 
 RECORDED = Path(__file__).parent / "recorded"
 OF_SUBJECT = {"newer": SAMPLES, "refusable": REFUSED_SAMPLES}
@@ -42,7 +42,7 @@ def recording(subject: str, version: tuple[int, int]) -> Path:
 
 def subjects(plane: RunningControlPlane) -> list[str]:
     """What it serves as its version does: one that rules in CEL bind serves our kinds."""
-    has_cel = plane.version >= versioned_crds.CEL_SINCE
+    has_cel = plane.version >= server_compatibility.CEL_SINCE
     return [*(["core", "managers"] if plane.is_one else []), *(["jobs"] if has_cel else [])]
 
 
@@ -71,7 +71,7 @@ def namespace(ask: Ask, name: str) -> str:
 
 def define(ask: Ask) -> None:
     """Have our kinds served."""
-    for definition in versioned_crds.crds_for(server=None):
+    for definition in server_compatibility.crds_for(server=None):
         ask("POST", _DEFINITIONS, json.dumps(definition).encode(), JSON)
     end = time.monotonic() + _SECONDS
     while not all(map(_is_served, json.loads(ask("GET", _DEFINITIONS, None, "")[1])["items"])):

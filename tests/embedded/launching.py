@@ -18,7 +18,7 @@ from trainyard.composition.embedded_cluster import cluster_with_controller
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import ClusterSettings
 from trainyard.embedded.kubelet_api import KubeletApi
-from trainyard.embedded.node.shim_process import Isolation, start_shim
+from trainyard.embedded.node.pod_runtime_process import Isolation, start_pod_runtime
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.errors import ApiError
@@ -48,9 +48,11 @@ def resource_of(kind: str) -> Resource:
 class Jobs:
     """Submits jobs and tells what became of them."""
 
-    def __init__(self, client: Client, folder: Path, runtime: KubeletApi, shim_pid: int) -> None:
+    def __init__(
+        self, client: Client, folder: Path, runtime: KubeletApi, pod_runtime_pid: int
+    ) -> None:
         self.client, self.folder = client, folder
-        self.runtime, self.shim_pid = runtime, shim_pid
+        self.runtime, self.pod_runtime_pid = runtime, pod_runtime_pid
 
     def script(self, name: str, text: str) -> str:
         """A file in the folder that containers start in."""
@@ -151,7 +153,7 @@ class Jobs:
 def sshd_processes(jobs: Jobs) -> list[int]:
     """Listening ssh servers in the pods of this cluster, which are descendants of its shim."""
     found = []
-    for pid in descendants(jobs.shim_pid, children_of()):
+    for pid in descendants(jobs.pod_runtime_pid, children_of()):
         with suppress(OSError):
             if b"/ssh/sshd_config" in Path("/proc", str(pid), "cmdline").read_bytes():
                 found.append(pid)
@@ -176,15 +178,15 @@ async def running_jobs(
     """A cluster whose containers start in ``folder``."""
     paths = Paths(folder / ".state")
     paths.prepare()
-    shim = start_shim(paths.folder, isolation=isolation, die_with_parent=True)
+    pod_runtime = start_pod_runtime(paths.folder, isolation=isolation, die_with_parent=True)
     try:
         given = ClusterSettings(
             paths, EXTENSION, is_durable=False, working_dir=str(folder), **settings
         )
         async with (
-            cluster_with_controller(given, shim) as cluster,
+            cluster_with_controller(given, pod_runtime) as cluster,
             Client.unix(cluster.socket) as client,
         ):
-            yield Jobs(client, folder, cluster.agent, shim.pid)
+            yield Jobs(client, folder, cluster.agent, pod_runtime.pid)
     finally:
-        shim.kill()
+        pod_runtime.kill()

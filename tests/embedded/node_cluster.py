@@ -14,8 +14,12 @@ from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.containers.cgroups import ClusterGroups, ContainerLimits
 from trainyard.embedded.node.node_settings import NodeSettings
-from trainyard.embedded.node.shim_client import ShimClient
-from trainyard.embedded.node.shim_process import Isolation, ShimHandle, start_shim
+from trainyard.embedded.node.pod_runtime_client import PodRuntimeClient
+from trainyard.embedded.node.pod_runtime_process import (
+    Isolation,
+    PodRuntimeHandle,
+    start_pod_runtime,
+)
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.service_supervisor import Supervisor
 from trainyard.kube.errors import NotFound
@@ -119,7 +123,7 @@ async def cluster(
     state_dir: Path,
     *,
     isolation: Isolation = "auto",
-    handle: ShimHandle | None = None,
+    handle: PodRuntimeHandle | None = None,
     registry: Registry | None = None,
     shut_down: bool = True,
     findings: Supervisor | None = None,
@@ -127,13 +131,13 @@ async def cluster(
 ) -> AsyncIterator[Cluster]:
     """A running agent; at the end its shim and all pods are ended, unless told otherwise."""
     if handle is None:
-        handle = start_shim(state_dir, isolation=isolation, die_with_parent=True)
+        handle = start_pod_runtime(state_dir, isolation=isolation, die_with_parent=True)
     if registry is None:
         registry = Registry(resources=RESOURCES)
         await registry.ensure_system_objects()
     settings.setdefault("working_dir", str(state_dir.parent))
     node_settings = NodeSettings(NODE, str(state_dir), **settings)
-    client = ShimClient(handle)
+    client = PodRuntimeClient(handle)
     agent = NodeAgent(registry, client, node_settings, findings)
     running = Cluster(registry, agent, state_dir, client.runtime_folder.path)
     try:

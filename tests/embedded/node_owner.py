@@ -13,13 +13,13 @@ from pathlib import Path
 
 from tests.embedded.node_cluster import cluster
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.node.shim_process import Isolation, start_shim
+from trainyard.embedded.node.pod_runtime_process import Isolation, start_pod_runtime
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.store import Store
 
 
 async def main(state_dir: Path, mode: str, isolation: Isolation) -> None:
-    handle = start_shim(state_dir, isolation=isolation, die_with_parent=mode == "run")
+    handle = start_pod_runtime(state_dir, isolation=isolation, die_with_parent=mode == "run")
     registry = Registry(Store(state_dir / "cluster.db"), resources=RESOURCES)
     await registry.ensure_system_objects()
     async with cluster(state_dir, handle=handle, registry=registry, shut_down=False) as node:

@@ -161,8 +161,10 @@ def test_a_cluster_that_ends_without_its_node_says_why_and_replaces_the_pods_in_
     trainyard.run("up")
     trainyard.run("submit", "-f", trainyard.manifest("m.yaml", job("moved", ["sleep", "3600"])))
     trainyard.run("wait", "moved", "--for", "phase=Running")
-    (shim,) = Path(f"/proc/{_pid(trainyard)}/task/{_pid(trainyard)}/children").read_text().split()
-    os.kill(int(shim), signal.SIGKILL)
+    (pod_runtime,) = (
+        Path(f"/proc/{_pid(trainyard)}/task/{_pid(trainyard)}/children").read_text().split()
+    )
+    os.kill(int(pod_runtime), signal.SIGKILL)
     until(lambda: "no cluster is up" in trainyard.run("status", code=None), "the cluster ends")
     reason = "the last one failed: the node's shim process is gone, and all pods with it"
     assert reason in trainyard.run("status", code=3)

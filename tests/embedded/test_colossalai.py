@@ -152,7 +152,7 @@ def launching(jobs: Jobs) -> list[int]:
     """The processes of `colossalai run` that it has forked, one a host, in their order."""
     tree = children_of()
     programs = {}
-    for pid in descendants(jobs.shim_pid, tree):
+    for pid in descendants(jobs.pod_runtime_pid, tree):
         with suppress(OSError):
             programs[pid] = Path("/proc", str(pid), "cmdline").read_bytes()
     ours = {pid for pid, line in programs.items() if b"/colossalai_run.py" in line}

@@ -22,7 +22,7 @@ from tests.embedded.lifecycle_yard import ENDS
 from tests.tools import soak
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import ClusterSettings, run_cluster
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS
 from trainyard.machine.state_folder import Paths
@@ -109,15 +109,18 @@ async def churning(folder: Path) -> AsyncIterator[tuple[Churn, Path]]:
     data.mkdir()
     paths = Paths(folder / ".state")
     paths.prepare()
-    shim = start_shim(paths.folder, die_with_parent=True)
+    pod_runtime = start_pod_runtime(paths.folder, die_with_parent=True)
     try:
         settings = ClusterSettings(
             paths, EXTENSION, working_dir=str(folder), volumes={"data": str(data)}
         )
-        async with run_cluster(settings, shim) as cluster, Client.unix(cluster.socket) as client:
+        async with (
+            run_cluster(settings, pod_runtime) as cluster,
+            Client.unix(cluster.socket) as client,
+        ):
             yield Churn(client, data), cluster.socket
     finally:
-        shim.kill()
+        pod_runtime.kill()
 
 
 async def until_ended(churn: Churn) -> None:

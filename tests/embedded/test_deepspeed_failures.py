@@ -151,7 +151,7 @@ def checkpoint(jobs: Jobs) -> int:
 
 def kill_worker(jobs: Jobs, suffix: str) -> None:
     """SIGKILL to the first process of the worker whose pod name ends so."""
-    for pid in descendants(jobs.shim_pid, children_of()):
+    for pid in descendants(jobs.pod_runtime_pid, children_of()):
         command = Path("/proc", str(pid), "cmdline").read_bytes()
         environment = Path("/proc", str(pid), "environ").read_bytes()
         if b"/supervise.py" in command and f"{suffix}\0".encode() in environment:

@@ -43,7 +43,7 @@ def processes_of(cluster: Yard, name: str, number: int) -> list[int]:
     return [each.pid for each in sorted(ours, key=lambda each: each.started)]
 
 
-def shim_above(pid: int) -> Process:
+def pod_runtime_above(pid: int) -> Process:
     """What has started the pod of a process."""
     found = read(pid)
     while found is not None and name_of(found.pid) != "trainyard-shim":
@@ -105,7 +105,7 @@ def test_the_next_attempt_begins_in_a_python_that_has_waited_for_it(cluster: Yar
     until(lambda: training.step(cluster, name) >= 3, "it trains", START_SECONDS)
     assert len(training.starts(cluster, name)) == 2
     before = cluster.uids(name)
-    (hit,) = find_replicas(shim_above(victim), [process_environment(victim)["HOSTNAME"]])
+    (hit,) = find_replicas(pod_runtime_above(victim), [process_environment(victim)["HOSTNAME"]])
     assert hit.main.pid == victim, "trainyard chaos would hit what holds the pod, or what waits"
     kill(victim)
     until(lambda: len(training.starts(cluster, name)) == 4, "they begin again", START_SECONDS)

@@ -9,7 +9,7 @@ import pytest
 from tests.egress.scenes import says
 from tests.embedded.node_cluster import PATIENCE, Cluster, cluster
 from trainyard.embedded.cluster_objects import Deletion
-from trainyard.embedded.node.shim_process import Isolation
+from trainyard.embedded.node.pod_runtime_process import Isolation
 
 ECHO = """
 import socket, sys

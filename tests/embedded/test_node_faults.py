@@ -21,7 +21,7 @@ from tests.embedded.node_cluster import (
 )
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.cluster_objects import Deletion
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.storage.store import Store
 from trainyard.schema.errors import TrainyardError
@@ -47,7 +47,7 @@ class Owner:
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": "src", "PYTHON_MARKER": marker},
         )
-        self.shim = 0
+        self.pod_runtime = 0
 
     def start(self, pods: dict[str, list[str]]) -> None:
         assert self._process.stdin is not None
@@ -56,7 +56,7 @@ class Owner:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, "the owner failed"
-        self.shim = int(line)
+        self.pod_runtime = int(line)
 
     def kill(self) -> None:
         self._process.kill()
@@ -108,11 +108,11 @@ async def test_pods_of_a_background_cluster_survive_it_and_are_found_again(
         }
     )
     owner.kill()
-    assert is_alive(owner.shim)
+    assert is_alive(owner.pod_runtime)
     flag.touch()
     await eventually(lambda: bool(list(state.glob("pods/*ends-meanwhile*/main/0.exit"))))
 
-    handle = start_shim(state, die_with_parent=False)
+    handle = start_pod_runtime(state, die_with_parent=False)
     assert handle.adopted
     registry = Registry(Store(state / "cluster.db"), resources=RESOURCES)
     async with cluster(state, handle=handle, registry=registry) as node:
@@ -124,7 +124,7 @@ async def test_pods_of_a_background_cluster_survive_it_and_are_found_again(
         assert (await node.phase("killed", "Running"))["status"]["podIP"]
         assert await node.exec("killed", "echo reached") == (0, "reached\n")
     await registry.close()
-    await eventually(lambda: not is_alive(owner.shim))
+    await eventually(lambda: not is_alive(owner.pod_runtime))
     assert not processes_with(marker)
 
 
@@ -136,9 +136,9 @@ async def test_pods_lost_with_their_shim_are_reported_lost(
     owners.append(owner)
     owner.start({"lost": ["sleep", "1000"]})
     owner.kill()
-    os.kill(owner.shim, signal.SIGKILL)
+    os.kill(owner.pod_runtime, signal.SIGKILL)
     await eventually(lambda: not processes_with(marker))
-    handle = start_shim(state, die_with_parent=False)
+    handle = start_pod_runtime(state, die_with_parent=False)
     assert not handle.adopted
     registry = Registry(Store(state / "cluster.db"), resources=RESOURCES)
     async with cluster(state, handle=handle, registry=registry) as node:
@@ -205,7 +205,7 @@ async def test_two_hundred_pods_are_killed(tmp_path: Path, marker: str) -> None:
 
 
 async def test_when_the_shim_dies_its_pods_are_reported_lost(tmp_path: Path, marker: str) -> None:
-    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    handle = start_pod_runtime(tmp_path / "state", die_with_parent=True)
     failure = pytest.raises(ExceptionGroup, match="unhandled errors")
     with failure as raised:
         async with cluster(tmp_path / "state", handle=handle) as node:

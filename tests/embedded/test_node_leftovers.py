@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.embedded.node_cluster import Cluster, cluster, eventually, processes_with
 from tests.embedded.test_node_zygote import children
 from trainyard.embedded.cluster_objects import Deletion
-from trainyard.embedded.node.shim_process import ShimHandle, start_shim
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeHandle, start_pod_runtime
 
 ROUNDS = 20 if os.environ.get("TRAINYARD_SOAK") == "1" else 3
 TOGETHER = 8
@@ -47,8 +47,8 @@ async def create_trees(node: Cluster, marker: str, seed: int) -> list[str]:
     return names
 
 
-def plain(state: Path) -> ShimHandle:
-    return start_shim(state, isolation="plain", die_with_parent=True)
+def plain(state: Path) -> PodRuntimeHandle:
+    return start_pod_runtime(state, isolation="plain", die_with_parent=True)
 
 
 async def test_trees_that_leave_their_session_end_with_their_program(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.embedded.node_cluster import cluster, eventually
 from tests.embedded.test_node_zygote import children, zygote_of
 from trainyard.embedded.cluster_objects import Deletion
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 _GROUPS = Path("/sys/fs/cgroup")
@@ -24,7 +24,7 @@ _GROUPS = Path("/sys/fs/cgroup")
 async def test_too_many_open_files_keep_out_the_pod_that_is_one_too_many(
     tmp_path: Path, isolation: str
 ) -> None:
-    handle = start_shim(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
+    handle = start_pod_runtime(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
     async with cluster(tmp_path / "state", handle=handle) as node:
         await zygote_of(handle.pid)
         limit = len(os.listdir(f"/proc/{handle.pid}/fd")) + 60
@@ -81,7 +81,7 @@ def full_group() -> Iterator[Path]:
 
 @ROOT
 async def test_too_many_processes_fail_the_container_that_is_one_too_many(tmp_path: Path) -> None:
-    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    handle = start_pod_runtime(tmp_path / "state", die_with_parent=True)
     with full_group() as group:
         async with cluster(tmp_path / "state", handle=handle) as node:
             await node.create("first", ["sleep", "1000"])
@@ -113,7 +113,7 @@ async def test_a_listener_of_the_relay_outlives_a_want_of_open_files(tmp_path: P
         " except OSError: pass\n"
     )
     ask = "import socket; print(socket.create_connection(('10.96.7.8',80)).recv(9))"
-    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    handle = start_pod_runtime(tmp_path / "state", die_with_parent=True)
     async with cluster(tmp_path / "state", handle=handle) as node:
         spec = {"clusterIP": "10.96.7.8", "selector": {"a": "b"}, "ports": [{"port": 80}]}
         metadata = {"name": "web", "namespace": "default"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.node_cluster import NODE, Cluster, cluster
-from trainyard.embedded.node.shim_process import Isolation
+from trainyard.embedded.node.pod_runtime_process import Isolation
 
 LOOK_UP = """
 import json, socket, sys

@@ -13,7 +13,7 @@ import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
 from trainyard.composition.kinds_extension import RESOURCES
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 from trainyard.embedded.registry import Registry
 from trainyard.machine import certificate_authority
 
@@ -187,7 +187,7 @@ async def test_an_agent_that_takes_a_running_container_over_probes_it_and_starts
     (work / "up").touch()
     registry = Registry(resources=RESOURCES)
     await registry.ensure_system_objects()
-    handle = start_shim(state, die_with_parent=False)
+    handle = start_pod_runtime(state, die_with_parent=False)
     every = {"periodSeconds": 1, "failureThreshold": 1}
     probed = {
         "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", "echo x >> hooks"]}}},
@@ -201,7 +201,7 @@ async def test_an_agent_that_takes_a_running_container_over_probes_it_and_starts
         await node.until("job-0", lambda pod: bool(_status(pod).get("ready")))
     (work / "up").unlink()
     (work / "probes").unlink(missing_ok=True)
-    handle = start_shim(state, die_with_parent=False)
+    handle = start_pod_runtime(state, die_with_parent=False)
     assert handle.adopted
     changes = registry.subscribe("pods")
     async with cluster(state, handle=handle, **there) as node:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.embedded.node_cluster import cluster, is_alive, processes_with
 from tests.embedded.test_node_zygote import zygote_of
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
@@ -22,7 +22,7 @@ async def rootless(state: Path) -> None:
     """Runs as the unprivileged user: everything a pod has, it has without root."""
     work = state / "work"
     work.mkdir(parents=True)
-    handle = start_shim(state / "state", die_with_parent=True)
+    handle = start_pod_runtime(state / "state", die_with_parent=True)
     async with cluster(state / "state", handle=handle, working_dir=str(work)) as node:
         assert node.agent.isolation == "rootless"
         text = await node.shell(

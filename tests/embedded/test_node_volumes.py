@@ -13,7 +13,7 @@ import pytest
 from tests.embedded.node_cluster import Cluster, cluster, eventually
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.cluster_objects import Deletion
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 from trainyard.embedded.registry import Registry
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -295,7 +295,7 @@ async def test_an_agent_that_takes_over_goes_on_with_the_files(tmp_path: Path) -
     await registry.ensure_system_objects()
     await registry.create("configmaps", {"metadata": {"name": "kept"}, "data": {"a": "1"}})
     spec = mounting({"configMap": {"name": "kept"}}, "/v")
-    handle = start_shim(state, die_with_parent=False)
+    handle = start_pod_runtime(state, die_with_parent=False)
     async with cluster(state, handle=handle, registry=registry, shut_down=False) as node:
         script = "until grep -q 2 /v/a; do sleep 0.05; done; cat /v/a"
         await node.create("job-0", ["sh", "-c", script], **spec)
@@ -305,7 +305,7 @@ async def test_an_agent_that_takes_over_goes_on_with_the_files(tmp_path: Path) -
         assert len(node.memory()) == 2
     await registry.delete("pods", "default", "ends-meanwhile", Deletion(grace_seconds=0))
     await registry.update("configmaps", "default", "kept", _with_another_value)
-    handle = start_shim(state, die_with_parent=False)
+    handle = start_pod_runtime(state, die_with_parent=False)
     assert handle.adopted
     async with cluster(state, handle=handle, registry=registry) as node:
         await eventually(lambda: len(node.memory()) < 2)

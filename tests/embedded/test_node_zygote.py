@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, is_alive
-from trainyard.embedded.node.shim_client import ShimClient
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_client import PodRuntimeClient
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 from trainyard.podruntime.protocol import AddPod
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -41,17 +41,17 @@ def children(pid: int, name: str = "") -> list[int]:
     return found
 
 
-async def zygote_of(shim: int) -> int:
+async def zygote_of(pod_runtime: int) -> int:
     """A child that has just been forked has the zygote's name for a moment."""
     while True:
-        found = children(shim, "pod-zygote")
+        found = children(pod_runtime, "pod-zygote")
         if len(found) == 1:
             return found[0]
         await asyncio.sleep(0.01)
 
 
 async def test_first_processes_are_ready_before_a_pod_asks(tmp_path: Path) -> None:
-    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    handle = start_pod_runtime(tmp_path / "state", die_with_parent=True)
     async with cluster(tmp_path / "state", handle=handle) as node, asyncio.timeout(60):
         await spares_of(handle.pid, 8)
         assert await node.shell("takes-one", "echo well") == "well\n"
@@ -61,8 +61,8 @@ async def test_first_processes_are_ready_before_a_pod_asks(tmp_path: Path) -> No
 async def test_spares_are_made_too_while_a_pod_waits_for_its_first_container(
     tmp_path: Path,
 ) -> None:
-    handle = start_shim(str(tmp_path / "state"), die_with_parent=True)
-    runtime = ShimClient(handle)
+    handle = start_pod_runtime(str(tmp_path / "state"), die_with_parent=True)
+    runtime = PodRuntimeClient(handle)
     try:
         async with asyncio.timeout(60):
             await runtime.request(AddPod("pod-uid", "waits", ""))
@@ -72,9 +72,9 @@ async def test_spares_are_made_too_while_a_pod_waits_for_its_first_container(
         handle.kill()
 
 
-async def spares_of(shim: int, count: int) -> list[int]:
+async def spares_of(pod_runtime: int, count: int) -> list[int]:
     while True:
-        found = children(shim, "pod-spare")
+        found = children(pod_runtime, "pod-spare")
         if len(found) == count:
             return found
         await asyncio.sleep(0.05)
@@ -116,7 +116,7 @@ async def test_a_first_process_holds_nothing_of_the_caller_nor_of_another_pod(
     tmp_path: Path, isolation: str
 ) -> None:
     secret, other = (uuid.uuid4().hex.encode() for _ in range(2))
-    handle = start_shim(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
+    handle = start_pod_runtime(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
     async with cluster(tmp_path / "state", handle=handle) as node:
         env = {"container": {"env": [{"name": "ITS", "value": other.decode()}]}}
         await node.create("first", ["sleep", "1000"], **env)
@@ -162,7 +162,7 @@ async def test_the_first_process_is_closed_to_root_in_the_pod(tmp_path: Path) ->
 async def test_a_zygote_that_is_killed_is_replaced_and_no_start_is_lost(
     tmp_path: Path, isolation: str
 ) -> None:
-    handle = start_shim(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
+    handle = start_pod_runtime(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
     async with cluster(tmp_path / "state", handle=handle) as node:
         for number in range(12):
             await node.create(f"job-{number}", ["sh", "-c", f"echo {number}"])
@@ -180,7 +180,7 @@ async def test_a_relay_that_is_killed_is_replaced_with_its_forwards(tmp_path: Pa
         "while True:\n c,_=s.accept(); c.sendall(b'hi'); c.close()"
     )
     ask = "import socket; print(socket.create_connection(('10.96.7.7',80)).recv(9))"
-    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    handle = start_pod_runtime(tmp_path / "state", die_with_parent=True)
     async with cluster(tmp_path / "state", handle=handle) as node:
         metadata = {"name": "web", "namespace": "default"}
         spec = {
@@ -230,7 +230,7 @@ FORGED: list[tuple[str, bytes]] = [
 async def test_junk_in_a_channel_ends_its_container_alone(
     tmp_path: Path, isolation: str, what: str, data: bytes
 ) -> None:
-    handle = start_shim(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
+    handle = start_pod_runtime(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
     async with cluster(tmp_path / "state", handle=handle) as node:
         await node.create("hit", ["sleep", "1000"])
         await node.phase("hit", "Running")
@@ -251,7 +251,7 @@ async def ended_by_junk(node: Cluster, name: str) -> None:
 
 
 async def test_a_container_ended_by_junk_counts_as_failed_and_restarts(tmp_path: Path) -> None:
-    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    handle = start_pod_runtime(tmp_path / "state", die_with_parent=True)
     async with cluster(tmp_path / "state", handle=handle, restart_delay=0.01) as node:
         await node.create("hit", ["sleep", "1000"], restartPolicy="OnFailure")
         await node.phase("hit", "Running")

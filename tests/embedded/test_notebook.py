@@ -84,6 +84,9 @@ def test_a_function_is_trained_on_four_replicas_from_a_notebook(
         text = "".join(output.text for output in shown if output.output_type == "stream")
         assert "[worker-3] trained" in text
         assert notebook.cells[3].outputs[-1].data["text/plain"] == "True"
-        until(lambda: not line.processes("trainyard.cli.private"), "the clusters have ended")
+        until(
+            lambda: not line.processes("trainyard.cli.private_cluster_process"),
+            "the clusters have ended",
+        )
     finally:
         line.kill_everything()

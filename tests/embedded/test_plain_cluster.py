@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from trainyard.embedded.cluster import ClusterSettings, run_cluster
-from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 from trainyard.kube.client import Client
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PODS, Resource
@@ -38,10 +38,13 @@ _KNOW_JOBS = (
 async def test_a_cluster_without_kinds_runs_a_pod_and_serves_its_log(tmp_path: Path) -> None:
     paths = Paths(tmp_path / "state")
     paths.prepare()
-    shim = start_shim(paths.folder, die_with_parent=True)
+    pod_runtime = start_pod_runtime(paths.folder, die_with_parent=True)
     try:
         settings = ClusterSettings(paths, is_durable=False, working_dir=str(tmp_path))
-        async with run_cluster(settings, shim) as cluster, Client.unix(cluster.socket) as client:
+        async with (
+            run_cluster(settings, pod_runtime) as cluster,
+            Client.unix(cluster.socket) as client,
+        ):
             assert [each["metadata"]["name"] for each in (await client.list(NAMESPACES))[0]]
             assert (await client.list(CUSTOM_RESOURCE_DEFINITIONS))[0] == []
             with pytest.raises(NotFound):
@@ -52,7 +55,7 @@ async def test_a_cluster_without_kinds_runs_a_pod_and_serves_its_log(tmp_path: P
             log = b"".join([chunk async for chunk in client.logs("hello", "default")])
             assert log == b"said by a plain pod\n"
     finally:
-        shim.kill()
+        pod_runtime.kill()
 
 
 async def _ended(client: Client, name: str) -> dict[str, Any]:

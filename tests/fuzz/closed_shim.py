@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from trainyard.podruntime import __main__ as shim
+from trainyard.podruntime import __main__ as pod_runtime
 from trainyard.podruntime import syscalls
 
 _PRIVATE = 1 << 18
@@ -18,4 +18,4 @@ if __name__ == "__main__":
         syscalls.mount(folder, folder, "", syscalls.MS_BIND)
         syscalls.make_read_only("/")
         syscalls.mount("", folder, "", syscalls.MS_BIND | syscalls.MS_REMOUNT)
-    shim.main()
+    pod_runtime.main()

@@ -122,7 +122,7 @@ class Talk:
         self._decoder.close()
 
 
-class Shim:
+class PodRuntime:
     """A real one in a process of its own."""
 
     def __init__(self, folder: Path, kind: str) -> None:
@@ -215,27 +215,27 @@ class Descriptors:
 
 
 @pytest.fixture(params=["plain", "namespaces"])
-def shim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shim]:
+def pod_runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PodRuntime]:
     if request.param == "namespaces" and os.geteuid() != 0:
         pytest.skip("needs root, to be kept from writing elsewhere")
     for name in ("volume", "in", "tmpfs"):
         (tmp_path / name).mkdir()
-    started = Shim(tmp_path, request.param)
+    started = PodRuntime(tmp_path, request.param)
     yield started
     started.end()
 
 
 def test_no_message_ends_or_stalls_the_shim_or_stays_in_its_memory(
-    shim: Shim, message_seeds: Sequence[int]
+    pod_runtime: PodRuntime, message_seeds: Sequence[int]
 ) -> None:
     before: tuple[int, int] = (0, 0)
     for number, seed in enumerate(message_seeds):
-        shim.fed(random.Random(seed), BATCH)
-        shim.cleaned()
+        pod_runtime.fed(random.Random(seed), BATCH)
+        pod_runtime.cleaned()
         if number < _SETTLED:
-            before = shim.memory(), shim.descriptors()
-    assert shim.memory() <= 1.2 * before[0]
-    assert shim.descriptors() <= before[1] + _MADE_AHEAD
+            before = pod_runtime.memory(), pod_runtime.descriptors()
+    assert pod_runtime.memory() <= 1.2 * before[0]
+    assert pod_runtime.descriptors() <= before[1] + _MADE_AHEAD
 
 
 def test_no_message_of_a_first_process_is_more_than_junk(message_seeds: Sequence[int]) -> None:

@@ -80,7 +80,7 @@ class Private:
 
     def __init__(self, shape: ClusterShape) -> None:
         """Start it; blocks until it answers. Raises CommandError with the reason if it cannot."""
-        command = [_python(), "-m", "trainyard.cli.private", str(os.getpid())]
+        command = [_python(), "-m", "trainyard.cli.private_cluster_process", str(os.getpid())]
         command += _words(shape)
         self._owner = os.getpid()
         self._process = subprocess.Popen(

@@ -74,7 +74,7 @@ def convert(text: str) -> str:
 def converted(text: str, file: str = "") -> Conversion:
     """The same, with what there is to know of it; raises InvalidManifest."""
     from trainyard.conversion.foreign_conversion import convert as convert_foreign
-    from trainyard.conversion.old_spellings import convert
+    from trainyard.conversion.legacy_conversion import convert
 
     if (foreign := convert_foreign(text, file)) is not None:
         return Conversion(foreign.text, foreign.notes, is_foreign=True)

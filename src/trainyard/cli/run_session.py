@@ -44,7 +44,7 @@ def run_on_private_cluster(source: Source, host: PrivateHost, namespace: str | N
 
     result = source.read(namespace)
     log_to(host.paths.log.open("a+"))
-    host.shim.ready()
+    host.pod_runtime.ready()
     collect_garbage_again()
     return uvloop.run(_alone(source, result, host, namespace))
 

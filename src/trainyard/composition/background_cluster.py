@@ -34,7 +34,7 @@ from trainyard.version import installed_version
 
 if TYPE_CHECKING:
     from trainyard.embedded.cluster import Cluster
-    from trainyard.embedded.node.shim_process import ShimHandle
+    from trainyard.embedded.node.pod_runtime_process import PodRuntimeHandle
 
 _READY = b"ready"
 _BUSY = b"another one is just starting or ending in this folder"
@@ -131,7 +131,7 @@ def _become_background(wanted: _Background) -> None:
     """Serve the cluster in this process, which has just been forked; never returns."""
     paths, ready = wanted.paths, wanted.ready
     code = 1
-    shim: ShimHandle | None = None
+    pod_runtime: PodRuntimeHandle | None = None
     try:
         os.setsid()
         gc.disable()  # imports make only lasting objects; `serve` turns it on again
@@ -141,18 +141,20 @@ def _become_background(wanted: _Background) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise TrainyardError(_BUSY.decode()) from error
-        from trainyard.embedded.node.shim_process import start_shim
+        from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 
         isolation = wanted.shape.isolation
         version = installed_version()
-        shim = start_shim(paths.folder, isolation=isolation, die_with_parent=False, build=version)
+        pod_runtime = start_pod_runtime(
+            paths.folder, isolation=isolation, die_with_parent=False, build=version
+        )
         from trainyard.composition.embedded_cluster import serve
 
         serve(
             paths,
             wanted.shape,
             wanted.port,
-            shim,
+            pod_runtime,
             version,
             allowed=wanted.allowed,
             receive_tls=lambda: _receive_certificates(wanted.tls),
@@ -167,7 +169,7 @@ def _become_background(wanted: _Background) -> None:
 
             traceback.print_exc()
         text = str(expected or f"{type(error).__name__}: {error}; see {paths.log}")
-        if shim is not None and shim.keeps_pods:
+        if pod_runtime is not None and pod_runtime.keeps_pods:
             text += "; replicas that run go on, for a cluster that can take them over"
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} the cluster{FAILED}{text}", file=sys.stderr)
         _report(ready, text.encode())

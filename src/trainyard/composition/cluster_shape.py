@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from trainyard.embedded.node.shim_process import Isolation
+    from trainyard.embedded.node.pod_runtime_process import Isolation
 
 Network = Literal["open", "none"]
 """What pods reach: whatever this machine reaches, or only each other."""

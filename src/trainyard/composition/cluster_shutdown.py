@@ -7,7 +7,7 @@ import select
 import signal
 from contextlib import suppress
 
-from trainyard.embedded.node.shim_process import ShimGone, find_shim
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeGone, find_pod_runtime
 from trainyard.machine import folder_lock
 from trainyard.machine.ownership import check_folder
 from trainyard.machine.state_folder import Paths, find_cluster
@@ -27,9 +27,9 @@ def end_cluster(paths: Paths) -> bool:
     if found is not None:
         end_process(found.pid)
     # A cluster that was killed leaves its replicas to the shim.
-    had_shim = _end_shim(paths)
+    had_pod_runtime = _end_pod_runtime(paths)
     paths.record.unlink(missing_ok=True)
-    return found is not None or had_shim or _end_lost_shim(paths)
+    return found is not None or had_pod_runtime or _end_lost_pod_runtime(paths)
 
 
 def end_process(
@@ -48,7 +48,7 @@ def end_process(
         raise TrainyardError(f"process {pid} of the cluster does not end, even when killed")
 
 
-def _end_lost_shim(paths: Paths) -> bool:
+def _end_lost_pod_runtime(paths: Paths) -> bool:
     """End a shim whose files were removed from the folder, and with it the cluster that it has."""
     pid = folder_lock.holder(paths.folder)
     if pid > 0:
@@ -56,15 +56,15 @@ def _end_lost_shim(paths: Paths) -> bool:
     return pid > 0
 
 
-def _end_shim(paths: Paths) -> bool:
+def _end_pod_runtime(paths: Paths) -> bool:
     """End the shim with all its pods; return whether there was one."""
     socket_path = paths.folder / SOCKET_NAME
     if not socket_path.exists():
         return False
-    shim = find_shim(paths.folder)
-    if shim is not None:  # else it is a stale socket
-        with suppress(ShimGone):  # the cluster may have ended it already
-            shim.ready()
-        shim.kill()
+    pod_runtime = find_pod_runtime(paths.folder)
+    if pod_runtime is not None:  # else it is a stale socket
+        with suppress(PodRuntimeGone):  # the cluster may have ended it already
+            pod_runtime.ready()
+        pod_runtime.kill()
     socket_path.unlink(missing_ok=True)
-    return shim is not None
+    return pod_runtime is not None

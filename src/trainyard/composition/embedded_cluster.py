@@ -27,7 +27,7 @@ from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.composition.garbage_collection import collect_garbage_again
 from trainyard.composition.kinds_extension import EXTENSION
 from trainyard.embedded.cluster import Cluster, ClusterSettings, run_cluster
-from trainyard.embedded.node.shim_process import ShimHandle
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeHandle
 from trainyard.embedded.scheduler.resource_requests import amount
 from trainyard.embedded.tls_files import TlsFiles
 from trainyard.kube.unix_transport import UnixTransport
@@ -75,7 +75,7 @@ def private_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
 @asynccontextmanager
 async def cluster_with_controller(
     settings: ClusterSettings,
-    shim: ShimHandle,
+    pod_runtime: PodRuntimeHandle,
     *,
     separate_controller: bool = False,
     wait_for_controller: bool = True,
@@ -85,7 +85,7 @@ async def cluster_with_controller(
     With `separate_controller` the controller gets a process of its own. With `wait_for_controller`
     the block begins once the controller has read the cluster; TimeoutError if that takes too long.
     """
-    async with run_cluster(settings, shim) as cluster, asyncio.TaskGroup() as group:
+    async with run_cluster(settings, pod_runtime) as cluster, asyncio.TaskGroup() as group:
         listener = await _listen(cluster)
         ready = asyncio.Event()
         run = partial(_run_controller, cluster, listener, ready, separate=separate_controller)
@@ -158,7 +158,7 @@ def serve(
     paths: Paths,
     options: ClusterShape,
     port: int,
-    shim: ShimHandle,
+    pod_runtime: PodRuntimeHandle,
     version: str,
     *,
     allowed: AllowList,
@@ -172,7 +172,7 @@ def serve(
     none.
     """
     log_to(sys.stderr)
-    shim.ready()
+    pod_runtime.ready()
     collect_garbage_again()
     settings = replace(
         cluster_settings(options, paths),
@@ -183,21 +183,21 @@ def serve(
         version=version,
     )
     try:
-        uvloop.run(_serve(settings, shim, on_ready, separate_controller=separate_controller))
+        uvloop.run(_serve(settings, pod_runtime, on_ready, separate_controller=separate_controller))
     finally:
-        shim.close()
+        pod_runtime.close()
 
 
 async def _serve(
     settings: ClusterSettings,
-    shim: ShimHandle,
+    pod_runtime: PodRuntimeHandle,
     on_ready: Callable[[Cluster], None],
     *,
     separate_controller: bool,
 ) -> None:
     async with cluster_with_controller(
         settings,
-        shim,
+        pod_runtime,
         separate_controller=separate_controller,
         wait_for_controller=separate_controller,
     ) as cluster:

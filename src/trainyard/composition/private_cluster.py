@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainyard.composition.cluster_shape import ClusterShape
-from trainyard.embedded.node.shim_process import ShimHandle, start_shim
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeHandle, start_pod_runtime
 from trainyard.machine import rlimits
 from trainyard.machine.state_folder import Paths, find_cluster, state_folder
 
@@ -31,7 +31,7 @@ class PrivateHost(NamedTuple):
 
     shape: ClusterShape
     paths: Paths
-    shim: ShimHandle
+    pod_runtime: PodRuntimeHandle
 
     def cluster(self) -> AbstractAsyncContextManager[Cluster]:
         """Run the cluster with its controller for as long as the block lasts."""
@@ -49,13 +49,13 @@ def private_host(shape: ClusterShape) -> Iterator[PrivateHost]:
     state = Paths(state_folder())
     paths = Paths(state.runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     paths.prepare()
-    shim = start_shim(paths.folder, isolation=shape.isolation, die_with_parent=True)
+    pod_runtime = start_pod_runtime(paths.folder, isolation=shape.isolation, die_with_parent=True)
     removing = threading.Thread(target=_remove_old_runs, args=(state.runs,))
     removing.start()  # while the caller imports
     try:
-        yield PrivateHost(shape, paths, shim)
+        yield PrivateHost(shape, paths, pod_runtime)
     finally:
-        shim.kill()
+        pod_runtime.kill()
         removing.join()
 
 
@@ -72,7 +72,7 @@ async def _cluster(host: PrivateHost) -> AsyncIterator[Cluster]:
     from trainyard.composition.embedded_cluster import cluster_with_controller, private_settings
 
     settings = private_settings(host.shape, host.paths)
-    async with cluster_with_controller(settings, host.shim) as cluster:
+    async with cluster_with_controller(settings, host.pod_runtime) as cluster:
         yield cluster
 
 
@@ -90,7 +90,7 @@ def serve_process(owner: int, shape: ClusterShape, answer: int) -> None:
 
         log = host.paths.log.open("a+")
         log_to(log)
-        host.shim.ready()
+        host.pod_runtime.ready()
         collect_garbage_again()
         for descriptor in (1, 2):
             os.dup2(log.fileno(), descriptor)

@@ -23,10 +23,10 @@ from trainyard.conversion import (
 from trainyard.conversion.field_tracking import CannotConvert, Fields, Note
 from trainyard.manifest import foreign_kinds
 from trainyard.manifest.reader import as_problem, object_name
-from trainyard.schema import yaml_text
+from trainyard.schema import yaml_parser
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
-from trainyard.schema.parsed_text import Parsed
+from trainyard.schema.parsed_yaml import Parsed
 from trainyard.schema.problems import Problem, error, warning
 
 _CONVERTERS = {
@@ -56,7 +56,7 @@ def convert(text: str, file: str = "") -> ForeignConversion | None:
     """
     if foreign_kinds.is_sbatch_script(text):
         return _script(text, file)
-    documents = list(yaml_text.parse(torchx.request(text)))
+    documents = list(yaml_parser.parse(torchx.request(text)))
     objects = [(each, *found) for each in documents for found in _objects(each.data)]
     if not any(foreign_kinds.title_of(obj) for _, obj, _ in objects):
         return None

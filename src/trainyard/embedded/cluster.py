@@ -29,9 +29,9 @@ from trainyard.embedded.node.agent import NodeAgent
 from trainyard.embedded.node.containers.cgroups import default_pids_limit
 from trainyard.embedded.node.containers.container_environment import image_environment
 from trainyard.embedded.node.node_settings import NodeSettings
+from trainyard.embedded.node.pod_runtime_client import PodRuntimeClient
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeHandle
 from trainyard.embedded.node.pods.pod_object import EventWriter
-from trainyard.embedded.node.shim_client import ShimClient
-from trainyard.embedded.node.shim_process import ShimHandle
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.registry import Registry
 from trainyard.embedded.resources.resource_table import Resources
@@ -140,7 +140,9 @@ class Cluster:
 
 
 @asynccontextmanager
-async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
+async def run_cluster(
+    settings: ClusterSettings, pod_runtime: PodRuntimeHandle
+) -> AsyncIterator[Cluster]:
     """Run a cluster for as long as the block lasts; leaving it in order ends every pod's processes.
 
     Where it cannot start, or fails, they go on with a shim that lasts, for the next cluster.
@@ -159,7 +161,7 @@ async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncItera
         events = EventWriter(registry, name)
         supervisor = Supervisor(events.warn)
         node_settings = _node_settings(settings, name, found)
-        agent = NodeAgent(registry, ShimClient(shim), node_settings, supervisor)
+        agent = NodeAgent(registry, PodRuntimeClient(pod_runtime), node_settings, supervisor)
         supervisor.facts["isolationReason"] = agent.isolation_reason
         server = ApiServer(registry, agent, _cluster_users(settings, agent.isolation), supervisor)
         cluster = Cluster(settings, registry, agent, server, supervisor)
@@ -177,16 +179,16 @@ async def run_cluster(settings: ClusterSettings, shim: ShimHandle) -> AsyncItera
             ]
             _write_record(cluster, node_settings)
             try:
-                shim.keeps_pods = shim.lasts
+                pod_runtime.keeps_pods = pod_runtime.lasts
                 yield cluster
-                shim.keeps_pods = False
+                pod_runtime.keeps_pods = False
             finally:
                 for task in tasks:
                     task.cancel()
     finally:
         with suppress(OSError):
             paths.record.unlink(missing_ok=True)
-        if agent is not None and shim.keeps_pods:
+        if agent is not None and pod_runtime.keeps_pods:
             agent.leave()
         elif agent is not None:
             await agent.shut_down()

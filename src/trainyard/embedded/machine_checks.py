@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from trainyard.embedded.doctor_findings import DoctorContext, DoctorFinding, FindingState
 from trainyard.embedded.node.containers.gpus import detect
-from trainyard.embedded.node.shim_process import ShimFailed, start_shim
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeFailed, start_pod_runtime
 from trainyard.machine import rlimits
 from trainyard.podruntime.protocol import SetNetwork
 
@@ -57,7 +57,7 @@ def isolation(context: DoctorContext) -> Iterator[DoctorFinding]:
     else:
         try:
             mode, reason, _ = _probe_isolation()
-        except (ShimFailed, OSError) as error:
+        except (PodRuntimeFailed, OSError) as error:
             fix = "without it no cluster starts; the message says what is in the way"
             yield DoctorFinding("isolation", "problem", str(error), fix)
             return
@@ -75,7 +75,7 @@ def network(context: DoctorContext) -> Iterator[DoctorFinding]:
         context.debug_report.get("networkReason", ""),
     )
     if context.cluster is None:
-        with suppress(ShimFailed, OSError):  # another check reports it
+        with suppress(PodRuntimeFailed, OSError):  # another check reports it
             possible = _probe_isolation()
             wanted = "machine" if possible.isolation == "plain" else "open"
             reason = possible.network_reason
@@ -98,12 +98,16 @@ class _ProbedIsolation(NamedTuple):
 def _probe_isolation() -> _ProbedIsolation:
     """Start a shim for a moment and ask what it can do here."""
     with tempfile.TemporaryDirectory(prefix="trainyard-doctor-") as folder:
-        shim = start_shim(folder, die_with_parent=True)
+        pod_runtime = start_pod_runtime(folder, die_with_parent=True)
         try:
-            hello = shim.ready()
-            closed = "" if hello.isolation == "plain" else shim.ask(SetNetwork(is_open=True)).error
+            hello = pod_runtime.ready()
+            closed = (
+                ""
+                if hello.isolation == "plain"
+                else pod_runtime.ask(SetNetwork(is_open=True)).error
+            )
         finally:
-            shim.kill()
+            pod_runtime.kill()
     return _ProbedIsolation(hello.isolation, hello.reason, closed)
 
 
@@ -112,7 +116,7 @@ def _isolation_mode(context: DoctorContext) -> str:
         return context.cluster.isolation
     try:
         return _probe_isolation().isolation
-    except (ShimFailed, OSError):  # another check reports it
+    except (PodRuntimeFailed, OSError):  # another check reports it
         return "plain"
 
 

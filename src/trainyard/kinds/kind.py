@@ -23,7 +23,7 @@ from trainyard.schema.dataclass import dataclass
 if TYPE_CHECKING:
     from trainyard.kinds.shared.job import Job
     from trainyard.kinds.shared.job_settings import Settings
-    from trainyard.kinds.shared.legacy import Legacy
+    from trainyard.kinds.shared.legacy_spellings import Legacy
     from trainyard.kinds.shared.script import Script
     from trainyard.kinds.shared.workload import Workload
     from trainyard.schema.model import Model

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.kinds.kind_registry import KINDS, Kind
-from trainyard.kinds.shared import legacy
+from trainyard.kinds.schema_validation import validate
+from trainyard.kinds.shared import legacy_spellings
 from trainyard.kinds.shared.job import MUTABLE
-from trainyard.kinds.shared.legacy import value_at
-from trainyard.kinds.validation import validate
+from trainyard.kinds.shared.legacy_spellings import value_at
 from trainyard.schema import kubernetes_schemas
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.model import Model
@@ -100,14 +100,14 @@ class _Judged:
     """``usable`` is a model even of a faulty object, if one is left without its faulty places."""
 
     checked: AdmissionResult
-    normalised: legacy.Normalised
+    normalised: legacy_spellings.Normalised
     usable: Model | None
 
 
 def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool) -> _Judged:
     """An object of a served kind; see ``admit`` for ``old`` and ``open_templates``."""
     kind = KINDS[obj["kind"]]
-    normalised = legacy.normalise(obj, kind.legacy, old)
+    normalised = legacy_spellings.normalise(obj, kind.legacy, old)
     if kind.elastic and old is not None:
         normalised.obj = _keep_elastic(normalised.obj, old, kind)
     usable, found, missing = validate(normalised.obj, kind, open_templates=open_templates)
@@ -125,7 +125,7 @@ def _is_reported(path: Path, known: set[Path]) -> bool:
     return any(path[: len(other)] == other or other[: len(path)] == path for other in known)
 
 
-def _at_written_path(problem: Problem, normalised: legacy.Normalised) -> Problem:
+def _at_written_path(problem: Problem, normalised: legacy_spellings.Normalised) -> Problem:
     """The problem at the path that the user wrote."""
     return replace(problem, path=normalised.written(problem.path))
 
@@ -177,7 +177,7 @@ def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
 def _keep_elastic(obj: dict[str, Any], old: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Bounds that an update leaves open stay as they were fixed at creation (decision 8)."""
     elastic = value_at(obj, ("spec", "elastic"))
-    before = value_at(legacy.normalise(old, kind.legacy).obj, ("spec", "elastic"))
+    before = value_at(legacy_spellings.normalise(old, kind.legacy).obj, ("spec", "elastic"))
     if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
         return obj
     kept = {key: before[key] for key in _FIXED_AT_CREATION if key in before}
@@ -186,7 +186,7 @@ def _keep_elastic(obj: dict[str, Any], old: dict[str, Any], kind: Kind) -> dict[
 
 def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
     """Changes of anything that is fixed once the job exists (decision 8)."""
-    before = _stored(legacy.normalise(old, kind.legacy).obj, kind)
+    before = _stored(legacy_spellings.normalise(old, kind.legacy).obj, kind)
     after = {"spec": new.dump_full()["spec"]}
     for path in _differences(before, after, ()):
         if path not in MUTABLE:

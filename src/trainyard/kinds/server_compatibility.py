@@ -1,8 +1,9 @@
-"""What a cluster of some version would refuse, drop or misread of an object that is valid here."""
+"""Our definitions for a server of some version, and what it would refuse, drop or misread of an
+object that is valid here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trainyard.kinds.kind_admission import check
@@ -19,6 +20,9 @@ from trainyard.schema.problems import Path, Problem, error, format_path, warning
 from trainyard.schema.rules.version_rules import check_for_version
 from trainyard.schema.server_version import Version
 from trainyard.schema.structural_schema import without_field
+
+CEL_SINCE = (1, 25)
+"""The first Kubernetes whose definitions may hold rules in CEL (decision 9)."""
 
 
 def nearest_known_version(version: Version) -> Version:
@@ -100,3 +104,26 @@ def _templates(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
                 yield (*path, key), child
             else:
                 yield from _templates(child, (*path, key))
+
+
+def crds_for(
+    kinds: Iterable[str] = KINDS, server: tuple[int, int] | None = None
+) -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions of `kinds` for a server of that version; None: a current one.
+
+    Before 1.25 they come without the rules in CEL: such a server ignores them, but kubectl refuses
+    to send it fields that it does not know.
+    """
+    found = [KINDS[kind].crd for kind in kinds]
+    if server is None or server >= CEL_SINCE:
+        return found
+    return [_without(item, "x-kubernetes-validations") for item in found]
+
+
+def _without(value: Any, key: str) -> Any:
+    """A copy of `value` from which `key` is left out wherever it occurs."""
+    if isinstance(value, dict):
+        return {name: _without(child, key) for name, child in value.items() if name != key}
+    if isinstance(value, list):
+        return [_without(child, key) for child in value]
+    return value

@@ -22,14 +22,14 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
 from trainyard.schema.kubernetes_schemas import CORE_KINDS
 from trainyard.schema.model import Model
-from trainyard.schema.parsed_text import Mistake, Parsed
+from trainyard.schema.parsed_yaml import Mistake, Parsed
 from trainyard.schema.problems import Path, Problem, Severity, WithProblems, error
 from trainyard.schema.server_version import Version
 from trainyard.schema.structural_schema import describe
 
 STANDARD_INPUT = "-"
 _MAX_BYTES = 12 << 20
-"""The reader's limit of characters, four bytes each (`yaml_text.MAX_CHARACTERS`)."""
+"""The reader's limit of characters, four bytes each (`yaml_parser.MAX_CHARACTERS`)."""
 _NOT_UTF_8 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 """Byte order marks. That of little-endian UTF-32 begins with UTF-16's."""
 
@@ -143,7 +143,7 @@ def read(text: str, file: str = "", server: Version | None = None) -> ReadResult
     With ``server``, a version of Kubernetes, the problems that a cluster of it would have with what
     is good here are among them.
     """
-    from trainyard.schema import yaml_text
+    from trainyard.schema import yaml_parser
 
     documents: list[Document] = []
     problems: list[Problem] = []
@@ -157,7 +157,7 @@ def read(text: str, file: str = "", server: Version | None = None) -> ReadResult
             )
         )
         return ReadResult((), tuple(problems))
-    for parsed in yaml_text.parse(text):
+    for parsed in yaml_parser.parse(text):
         found = [as_problem(mistake, file) for mistake in parsed.mistakes]
         for raw, prefix in _objects(parsed, found, file):
             document = _document(raw, prefix, parsed, file, jobs, server)

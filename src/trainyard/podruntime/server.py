@@ -42,7 +42,7 @@ _PREWARM_AFTER_SECONDS = 0.01
 """Spares are made after this long without work: sooner, they would compete with a starting pod."""
 
 
-class Shim:
+class PodRuntime:
     """State and request handlers; one instance in a shim process."""
 
     def __init__(
@@ -416,11 +416,11 @@ def serve(
         sys.die_with_parent(signal.SIGTERM if network.kind == "plain" else signal.SIGKILL)
         if os.getppid() != owner:
             return
-    shim = Shim(state_dir, network, outside, sources, build)
+    pod_runtime = PodRuntime(state_dir, network, outside, sources, build)
     if agent is not None:
-        shim.attach(agent)
+        pod_runtime.attach(agent)
     if lock is not None:
-        shim.answer_who_asks(lock)
+        pod_runtime.answer_who_asks(lock)
     if listener is not None:
-        shim.listen(listener)
-    shim.run()
+        pod_runtime.listen(listener)
+    pod_runtime.run()

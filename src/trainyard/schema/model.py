@@ -91,7 +91,7 @@ Template = Annotated[
     AfterValidator(_without_nulls),
     WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
 ]
-"""A core/v1 PodTemplateSpec as a plain dict; `kinds.validation` checks it.
+"""A core/v1 PodTemplateSpec as a plain dict; `kinds.schema_validation` checks it.
 
 To Kubernetes a null is an absent field, and so it is left out.
 """

@@ -15,7 +15,7 @@ from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.script import Mount, Script, ScriptError, Sizes
 from trainyard.kinds.shared.workload import objects
 from trainyard.manifest.reader import read, read_objects
-from trainyard.schema.yaml_text import parse
+from trainyard.schema.yaml_parser import parse
 
 TRICKY = ("with space", "$(HOME)", "$$", "$", "a: b # c", "two\nreplicas: 1", "", "--", "é", "'\"")
 LAUNCHERS = sorted(kinds_by_launcher())

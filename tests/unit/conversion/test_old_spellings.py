@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from tests.unit.kinds.test_warned import WARNED
-from trainyard.conversion.old_spellings import convert
+from trainyard.conversion.legacy_conversion import convert
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import InvalidManifest
 

@@ -11,7 +11,7 @@ CLUSTER = "trainyard.composition.embedded_cluster"
 ELSEWHERE = (
     ("trainyard.kube.client", "trainyard.kube.cluster_transport"),
     ("trainyard.kube.client", "trainyard.kube.credentials"),
-    ("trainyard.embedded.node.shim_process", "trainyard.podruntime.server"),
+    ("trainyard.embedded.node.pod_runtime_process", "trainyard.podruntime.server"),
 )
 """Imports that a cluster does not come to: it asks its own socket, and the pod runtime is another
 process, which has a copy of its own program."""

@@ -154,7 +154,7 @@ def connect(folder: Path) -> Agent:
 
 
 @pytest.fixture
-def shim_folder(tmp_path: Path) -> Iterator[Path]:
+def pod_runtime_folder(tmp_path: Path) -> Iterator[Path]:
     """The state folder of a shim that runs."""
     argv = [sys.executable, "-m", "trainyard.podruntime", str(tmp_path), "--isolation", "plain"]
     with Popen(argv) as process:
@@ -177,9 +177,9 @@ def shim_folder(tmp_path: Path) -> Iterator[Path]:
     ],
 )
 def test_a_message_that_makes_no_sense_is_refused_alone(
-    shim_folder: Path, body: bytes, number: int
+    pod_runtime_folder: Path, body: bytes, number: int
 ) -> None:
-    agent = connect(shim_folder)
+    agent = connect(pod_runtime_folder)
     answer = agent.send(frame(body))
     assert answer is not None
     assert answer["id"] == number
@@ -191,11 +191,11 @@ def test_a_message_that_makes_no_sense_is_refused_alone(
     agent.close()
 
 
-def test_it_runs_standing_alone_and_survives_a_broken_stream(shim_folder: Path) -> None:
-    broken = connect(shim_folder)
+def test_it_runs_standing_alone_and_survives_a_broken_stream(pod_runtime_folder: Path) -> None:
+    broken = connect(pod_runtime_folder)
     assert broken.send(b"\xff" * 8) is None
     broken.close()
-    found = connect(shim_folder)
+    found = connect(pod_runtime_folder)
     answer = found.send(wire.encode(p.request(1, p.AddPod("uid", "host"))))
     assert answer is not None
     assert answer["address"].startswith("127.")

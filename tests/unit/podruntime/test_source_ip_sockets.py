@@ -62,11 +62,11 @@ def on_answer(
     ours, theirs = ends
     relay = SourceIpSockets(ours)
 
-    def shim() -> None:
+    def pod_runtime() -> None:
         number, _, _ = source_ip_sockets.parse_request(theirs.recv(99))
         relay.on_answer(source_ip_sockets.pack_answer(number, is_pod=is_pod), given)
 
-    thread = threading.Thread(target=shim)
+    thread = threading.Thread(target=pod_runtime)
     thread.start()
     try:
         return relay.open("10.0.0.1")

@@ -20,7 +20,7 @@ from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.embedded.chaos_faults import full_disk
 from trainyard.embedded.chaos_faults.target_processes import (
     find_child,
-    find_shim,
+    find_pod_runtime,
     is_alive,
     send_signal,
 )
@@ -47,7 +47,7 @@ class BrokenCluster:
         self._shared, self._can_fill = shared, can_fill
         self._keeper: subprocess.Popen[str] | None = None
         self._told: dict[str, Any] = {}
-        self._shim: Process | None = None
+        self._pod_runtime: Process | None = None
 
     def __enter__(self) -> Self:
         """Start it; blocks until it answers. Raises CommandError with the reason if it cannot."""
@@ -104,7 +104,7 @@ class BrokenCluster:
         with suppress(BrokenPipeError):
             print(json.dumps(asdict(self.shape)), file=self._keeper.stdin, flush=True)
         self._told = self._heard("start a cluster")
-        self._shim = find_shim(self.pid) or self._shim
+        self._pod_runtime = find_pod_runtime(self.pid) or self._pod_runtime
 
     def _heard(self, what: str) -> dict[str, Any]:
         """What the keeper tells next; CommandError where that is why it cannot."""
@@ -135,11 +135,11 @@ class BrokenCluster:
         return str(self._told["isolation"])
 
     @property
-    def shim(self) -> Process:
+    def pod_runtime(self) -> Process:
         """The process below which all pods are; CommandError where it is gone."""
-        if self._shim is None or not is_alive(self._shim):
+        if self._pod_runtime is None or not is_alive(self._pod_runtime):
             raise CommandError("the shim of the cluster is gone, and with it all pods")
-        return self._shim
+        return self._pod_runtime
 
     def kill(self) -> None:
         """SIGKILL its process, and wait for its end; shim and pods live on."""

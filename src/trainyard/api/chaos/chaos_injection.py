@@ -82,7 +82,7 @@ class Strikes:
 
     def _chosen(self, struck: Struck, draw: float) -> TargetReplica:
         hosts = self._hosts()
-        replicas = find_replicas(self._cluster.shim, hosts)
+        replicas = find_replicas(self._cluster.pod_runtime, hosts)
         if not replicas:
             raise Missed("no replica runs")
         found = replicas[int(draw * len(replicas))]
@@ -118,7 +118,7 @@ class Strikes:
 
     async def _partition(self, struck: Struck, draw: float) -> None:
         replica = self._chosen(struck, draw)
-        async with cut_off(replica.main, self._cluster.shim):
+        async with cut_off(replica.main, self._cluster.pod_runtime):
             await asyncio.sleep(self._lengths.lasting)
 
     async def _controller(self, struck: Struck, draw: float) -> None:

@@ -47,7 +47,7 @@ def command(kinds: tuple[str, ...], server: Version | None) -> None:
     """Print the CustomResourceDefinitions as YAML, for `kubectl apply --server-side -f -`."""
     import yaml
 
-    from trainyard.kinds import versioned_crds
+    from trainyard.kinds import server_compatibility
     from trainyard.kinds.kind_registry import KINDS
     from trainyard.schema.problems import suggest
 
@@ -56,5 +56,5 @@ def command(kinds: tuple[str, ...], server: Version | None) -> None:
             near = suggest(kind, tuple(KINDS))
             hint = f"did you mean {near}?" if near else f"known are: {', '.join(KINDS)}"
             raise click.BadParameter(f"unknown kind '{kind}'; {hint}")
-    chosen = versioned_crds.crds_for(kinds or KINDS, server)
+    chosen = server_compatibility.crds_for(kinds or KINDS, server)
     click.echo(yaml.dump_all(chosen, Dumper=yaml.CSafeDumper, sort_keys=False, width=100), nl=False)

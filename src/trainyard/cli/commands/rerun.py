@@ -15,7 +15,7 @@ from trainyard.cli.job_options import complete_job_names
 from trainyard.cli.options import where_options
 from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.machine.state_folder import find_cluster
-from trainyard.schema import yaml_text
+from trainyard.schema import yaml_parser
 
 if TYPE_CHECKING:
     from trainyard.api.async_client import AsyncClient
@@ -70,7 +70,7 @@ def parse_set(text: str) -> tuple[str, Any]:
         raise CommandError(
             f"--set {text}: write PATH=VALUE, such as spec.replicaSpecs[0].replicas=4"
         )
-    parsed = next(yaml_text.parse(value), None)
+    parsed = next(yaml_parser.parse(value), None)
     if parsed is not None and parsed.mistakes:
         raise CommandError(f"--set {text}: the value is {parsed.mistakes[0].message}")
     return path, parsed.data if parsed else ""

@@ -15,18 +15,18 @@ from trainyard.payloads.processes import Process
 from trainyard.podruntime.network.netlink import POD_LINK_INDEX, Netlink
 
 
-def cut_off(pod: Process, shim: Process) -> AbstractAsyncContextManager[None]:
+def cut_off(pod: Process, pod_runtime: Process) -> AbstractAsyncContextManager[None]:
     """For the block; `pod` is one of the pod's processes. Raises TrainyardError where it cannot."""
-    words = (str(pod.pid), str(shim.pid))
+    words = (str(pod.pid), str(pod_runtime.pid))
     return fault_process(__name__, *words, otherwise="cannot cut the pod off")
 
 
-def main(pod: str, shim: str) -> None:
+def main(pod: str, pod_runtime: str) -> None:
     """See the module."""
-    enter_namespaces(shim, "user")  # without root: it rules the networks of the pods
+    enter_namespaces(pod_runtime, "user")  # without root: it rules the networks of the pods
     enter_namespaces(pod, "net")
     end = Netlink().peer_of(POD_LINK_INDEX)
-    enter_namespaces(shim, "net")
+    enter_namespaces(pod_runtime, "net")
     bridge = Netlink()
     bridge.set_down(end)
     try:

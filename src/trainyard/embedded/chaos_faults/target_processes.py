@@ -22,7 +22,7 @@ from trainyard.payloads.processes import (
 )
 from trainyard.schema.dataclass import dataclass
 
-_SHIM = "trainyard-shim"
+_POD_RUNTIME = "trainyard-shim"
 _INIT = "pod-init"
 _HOLDER = b"/t9k/hold/hold.py"
 """Stays beside what it starts, as the container's first process does."""
@@ -42,11 +42,11 @@ class TargetReplica:
     """Its number, as its environment says; empty where that says nothing."""
 
 
-def find_shim(cluster: int) -> Process | None:
+def find_pod_runtime(cluster: int) -> Process | None:
     """The shim that the process of a cluster has started."""
     processes = all_processes()
     for pid in children_of(processes).get(cluster, ()):
-        if name_of(pid) == _SHIM:
+        if name_of(pid) == _POD_RUNTIME:
             return processes.get(pid)
     return None
 
@@ -61,15 +61,15 @@ def find_child(parent: int, word: bytes) -> Process | None:
     return None
 
 
-def find_replicas(shim: Process, hosts: Iterable[str]) -> list[TargetReplica]:
+def find_replicas(pod_runtime: Process, hosts: Iterable[str]) -> list[TargetReplica]:
     """What runs in the pods of these host names, one container each: that with ranks, else the
     first; by host name."""
     processes = all_processes()
-    if processes.get(shim.pid, shim)[:2] != shim[:2]:
+    if processes.get(pod_runtime.pid, pod_runtime)[:2] != pod_runtime[:2]:
         return []
     tree, wanted = children_of(processes), set(hosts)
     found: dict[str, TargetReplica] = {}
-    for first in sorted(tree.get(shim.pid, ())):
+    for first in sorted(tree.get(pod_runtime.pid, ())):
         below = [processes[pid] for pid in sorted(descendants(first, tree)) if pid in processes]
         living = [each for each in below if not each.is_dead]
         if name_of(first) != _INIT or not living:

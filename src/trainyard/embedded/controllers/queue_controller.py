@@ -17,7 +17,8 @@ from trainyard.embedded.cluster_extension import Extension
 from trainyard.embedded.cluster_objects import Deletion, Objects
 from trainyard.embedded.disruption_target import with_disruption_target
 from trainyard.embedded.scheduler.node_info import PodEntry
-from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
+from trainyard.embedded.scheduler.pod_group_rules import PodGroupRules
+from trainyard.embedded.scheduler.queue_limits import QueueLimits
 from trainyard.embedded.scheduler.resource_requests import PODS, format_amount, total
 from trainyard.embedded.service_supervisor import RetryGuard, Supervisor, event_batches
 from trainyard.embedded.storage.journal import Event, Object
@@ -49,8 +50,8 @@ class QueueController:
         self._objects = objects
         self._guard: RetryGuard[Event | None] = RetryGuard("queues", supervisor)
         self._pods: dict[str, PodEntry] = {}
-        self._queues: dict[str, QueueRules] = {}
-        self._groups: dict[tuple[str, str], GroupRules] = {}
+        self._queues: dict[str, QueueLimits] = {}
+        self._groups: dict[tuple[str, str], PodGroupRules] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -77,12 +78,12 @@ class QueueController:
         elif event.resource == self._queue_resource:
             self._queues.pop(metadata["name"], None)
             if not is_gone:
-                self._queues[metadata["name"]] = QueueRules.from_object(obj)
+                self._queues[metadata["name"]] = QueueLimits.from_object(obj)
         else:
             key = (metadata["namespace"], metadata["name"])
             self._groups.pop(key, None)
             if not is_gone:
-                self._groups[key] = GroupRules.from_object(obj, self._kinds.default_queue)
+                self._groups[key] = PodGroupRules.from_object(obj, self._kinds.default_queue)
 
     async def _end_old_pods(self) -> float | None:
         """Delete what is too old; the seconds until the next pod is (decision 36)."""
@@ -171,7 +172,7 @@ def _queue_status(pods: Sequence[PodEntry], groups: int) -> Object:
     }
 
 
-def _group_status(group: GroupRules, pods: Sequence[PodEntry]) -> Object:
+def _group_status(group: PodGroupRules, pods: Sequence[PodEntry]) -> Object:
     phases = Counter(pod.phase.lower() for pod in pods)
     is_finished = bool(pods) and all(pod.phase in _ENDED for pod in pods)
     lacks = group.missing(pods, group.min_member)

@@ -73,7 +73,7 @@ class PodTunnel:
 
 
 class NodeAgent:
-    """Implements ``kubelet_api.PodRuntime``. Create it on the event loop's thread."""
+    """Implements ``kubelet_api.KubeletApi``. Create it on the event loop's thread."""
 
     def __init__(
         self,
@@ -317,7 +317,7 @@ class NodeAgent:
         if self._node_ports is not None:
             self._node_ports.changed(kind, service)
 
-    # -- PodRuntime -----------------------------------------------------------------------------
+    # -- KubeletApi -----------------------------------------------------------------------------
 
     async def logs(
         self, pod: dict[str, Any], container: str, options: LogOptions, *, previous: bool = False

@@ -1,4 +1,5 @@
-"""The interface between the node agent and what runs containers; ShimClient implements it."""
+"""The interface between the node agent and what runs containers; its one
+implementation is PodRuntimeClient."""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ from trainyard.embedded.clock import now_text
 from trainyard.embedded.cluster_extension import NO_EXTENSION, Extension
 from trainyard.embedded.cluster_objects import Objects
 from trainyard.embedded.scheduler import node_filters
-from trainyard.embedded.scheduler.gangs import GangIndex
+from trainyard.embedded.scheduler.job_gangs import GangIndex
 from trainyard.embedded.scheduler.machine_capacity import Capacity
 from trainyard.embedded.scheduler.node_info import NodeInfo, PodEntry, Shortage
-from trainyard.embedded.scheduler.queue_rules import GroupRules, QueueRules
+from trainyard.embedded.scheduler.pod_group_rules import PodGroupRules
+from trainyard.embedded.scheduler.queue_limits import QueueLimits
 from trainyard.embedded.scheduler.resource_requests import describe_amount
 from trainyard.embedded.scheduler.scheduling_events import (
     SchedulingEvents,
@@ -53,8 +54,8 @@ class _SchedulingUnit:
     """Pods that start together, or one pod."""
 
     pods: tuple[PodEntry, ...]
-    queue: QueueRules | None = None
-    group: GroupRules | None = None
+    queue: QueueLimits | None = None
+    group: PodGroupRules | None = None
     hold_reason: str = ""
     is_gang: bool = False
     is_forming: bool = False
@@ -89,8 +90,8 @@ class Scheduler:
         self._node_object: Object = {}
         """The node, as it is stored."""
         self._waiting: dict[str, PodEntry] = {}
-        self._queues: dict[str, QueueRules] = {}
-        self._groups: dict[tuple[str, str], GroupRules] = {}
+        self._queues: dict[str, QueueLimits] = {}
+        self._groups: dict[tuple[str, str], PodGroupRules] = {}
         self._reported_reasons: dict[str, str] = {}
         kinds = settings.extension.load_kinds()
         self._gangs = GangIndex(kinds, self._node.capacity, is_strict=settings.is_strict)
@@ -141,11 +142,11 @@ class Scheduler:
         if event.resource == self._queue_resource:
             self._queues.pop(name, None)
             if not is_gone:
-                self._queues[name] = QueueRules.from_object(event.object)
+                self._queues[name] = QueueLimits.from_object(event.object)
         else:
             self._groups.pop((metadata["namespace"], name), None)
             if not is_gone:
-                group = GroupRules.from_object(event.object, self._default_queue)
+                group = PodGroupRules.from_object(event.object, self._default_queue)
                 self._groups[metadata["namespace"], name] = group
         return bool(self._waiting)
 
@@ -374,7 +375,7 @@ class Scheduler:
             queue = await self._objects.create(self._queue_resource, _new_queue(name))
         except AlreadyExists:
             return
-        self._queues[name] = QueueRules.from_object(queue)
+        self._queues[name] = QueueLimits.from_object(queue)
         if name != self._default_queue:
             text = f"queue {name} did not exist; it was created without limits"
             await self._events.warn(owner_reference(pod.raw), "QueueCreated", text)

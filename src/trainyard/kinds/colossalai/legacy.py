@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainyard.kinds.colossalai.spec import LAUNCHER
-from trainyard.kinds.shared.legacy import Editor, Keys, Legacy, Normalised, copy_mapping_at
+from trainyard.kinds.shared.legacy_spellings import (
+    Editor,
+    Keys,
+    Legacy,
+    Normalised,
+    copy_mapping_at,
+)
 from trainyard.kinds.shared.run_policy import WORKER
 from trainyard.schema.problems import Path, error, format_path, warning
 

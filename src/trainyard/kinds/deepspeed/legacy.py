@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from trainyard.kinds.deepspeed.spec import LEGACY_MASTER
-from trainyard.kinds.shared.legacy import ELASTIC, RENAMES, Legacy, Normalised, Rename, value_at
+from trainyard.kinds.shared.legacy_spellings import (
+    ELASTIC,
+    RENAMES,
+    Legacy,
+    Normalised,
+    Rename,
+    value_at,
+)
 from trainyard.schema.problems import warning
 
 RUN = ("spec", "config", "run")

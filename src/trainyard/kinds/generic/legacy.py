@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from trainyard.kinds.shared.legacy import Legacy
+from trainyard.kinds.shared.legacy_spellings import Legacy
 
 LEGACY = Legacy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.kinds.shared.legacy import ELASTIC, RENAMES, Dropped, Legacy, Rename
+from trainyard.kinds.shared.legacy_spellings import ELASTIC, RENAMES, Dropped, Legacy, Rename
 
 TORCHRUN = ("spec", "torchrunConfig")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
+from trainyard.kinds.server_compatibility import crds_for
 from trainyard.kinds.shared.install_commands import command_for_crds
-from trainyard.kinds.versioned_crds import crds_for
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.operator.doctor.doctor_context import DoctorContext, Finding, Object

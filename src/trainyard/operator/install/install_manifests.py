@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from trainyard.kinds import immutability_policies, versioned_crds
+from trainyard.kinds import immutability_policies, server_compatibility
 from trainyard.kinds.shared.job_settings import GangBackend
 from trainyard.operator.config.operator_settings import OperatorSettings, ServiceSettings
 from trainyard.operator.config.setting_types import PREFIX
@@ -64,7 +64,7 @@ def manifests(install: Install, server: tuple[int, int] | None = None) -> list[O
     """Everything, in the order in which to apply it. What Kubernetes of version `server` does not
     know is left out."""
     return [
-        *versioned_crds.crds_for(server=server),
+        *server_compatibility.crds_for(server=server),
         *(
             immutability_policies.policies()
             if server is None or server >= immutability_policies.SINCE

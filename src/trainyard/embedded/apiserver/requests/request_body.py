@@ -67,17 +67,17 @@ def parse_yaml(body: bytes) -> tuple[Any, list[str]]:
             return value, duplicate_keys(body, value)
     if len(body) > request_limits.MAX_YAML_BYTES:
         raise too_large(f"YAML has at most {request_limits.MAX_YAML_BYTES >> 10} KiB; send JSON")
-    from trainyard.schema import yaml_text
+    from trainyard.schema import yaml_parser
 
     try:
-        documents = list(islice(yaml_text.parse(body.decode("utf-8-sig")), 2))
+        documents = list(islice(yaml_parser.parse(body.decode("utf-8-sig")), 2))
     except UnicodeDecodeError as error:
         raise bad_request("the body of the request is not UTF-8 text") from error
     if len(documents) != 1:
         raise bad_request("the body of the request is not one YAML document")
     notes = []
     for mistake in documents[0].mistakes:
-        if mistake.message.startswith(yaml_text.DUPLICATE):
+        if mistake.message.startswith(yaml_parser.DUPLICATE):
             notes.append(f"line {mistake.line}: {mistake.message}")
             continue
         where = f"line {mistake.line}, column {mistake.column}"

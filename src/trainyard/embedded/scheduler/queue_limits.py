@@ -1,8 +1,8 @@
-"""What the scheduler reads from Queues and PodGroups: priorities, quotas and minimum members."""
+"""What a Queue allows the pods that start through it: quota, closing, duration, priority."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +22,7 @@ from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class QueueRules:
+class QueueLimits:
     """What the scheduler needs of a Queue; no `quota` means no limits (decision 36)."""
 
     name: str
@@ -34,7 +34,7 @@ class QueueRules:
     """The scheduler made it, and nobody has changed it since."""
 
     @classmethod
-    def from_object(cls, queue: dict[str, Any]) -> QueueRules:
+    def from_object(cls, queue: dict[str, Any]) -> QueueLimits:
         """From a stored Queue."""
         spec = queue.get("spec") or {}
         longest = spec.get("maxDuration")
@@ -65,43 +65,4 @@ class QueueRules:
                     f"{format_amount(name, asked)} wanted"
                     + (", more than it allows at all" if asked > limit else "")
                 )
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRules:
-    """What the scheduler needs of a PodGroup."""
-
-    namespace: str
-    name: str
-    min_member: int
-    roles: tuple[tuple[str, int], ...]
-    priority: int
-    queue: str
-
-    @classmethod
-    def from_object(cls, group: Mapping[str, Any], default_queue: str) -> GroupRules:
-        """From a stored PodGroup; one that names no queue belongs to ``default_queue``."""
-        spec = group.get("spec") or {}
-        return cls(
-            namespace=group["metadata"]["namespace"],
-            name=group["metadata"]["name"],
-            min_member=spec.get("minMember", 1),
-            roles=tuple((r["name"], r.get("minMember", 1)) for r in spec.get("roles") or ()),
-            priority=spec.get("priority", 0),
-            queue=spec.get("queue") or default_queue,
-        )
-
-    def missing(self, members: Iterable[PodEntry], least: int) -> str:
-        """Which members the group still lacks before any may start, or "" (decision 35).
-
-        `least` is its minimum without the members that have ended.
-        """
-        present = list(members)
-        if len(present) < least:
-            return f"pod group {self.name} has {len(present)} of {least} pods"
-        for role, least in self.roles:
-            count = sum(1 for pod in present if pod.role == role)
-            if count < least:
-                return f"pod group {self.name} has {count} of {least} pods of role {role}"
         return ""

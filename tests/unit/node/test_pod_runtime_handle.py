@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.embedded.node import shim_process
-from trainyard.embedded.node.shim_client import ShimClient
-from trainyard.embedded.node.shim_process import ShimFailed, ShimHandle
+from trainyard.embedded.node import pod_runtime_process
+from trainyard.embedded.node.pod_runtime_client import PodRuntimeClient
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeFailed, PodRuntimeHandle
 from trainyard.podruntime import protocol, wire
 
 
 def test_a_shim_that_does_not_answer_is_named_with_its_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_process, "_READY_SECONDS", 0.05)
+    monkeypatch.setattr(pod_runtime_process, "_READY_SECONDS", 0.05)
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(ShimFailed, match=f"kill -9 {os.getpid()}"):
-        ShimHandle(str(tmp_path), ours, pid=0, adopted=True).ready()
+    with ours, theirs, pytest.raises(PodRuntimeFailed, match=f"kill -9 {os.getpid()}"):
+        PodRuntimeHandle(str(tmp_path), ours, pid=0, adopted=True).ready()
 
 
 def test_a_shim_whose_folder_does_not_arrive_has_failed() -> None:
@@ -29,8 +29,10 @@ def test_a_shim_whose_folder_does_not_arrive_has_failed() -> None:
     ours, theirs = socket.socketpair()
     hello = protocol.Hello(1, "plain", "", "", (), protocol.VERSION, descriptors=1)
     theirs.sendall(wire.encode(protocol.event(hello)))
-    with pytest.raises(ShimFailed, match="0 of 1 descriptors arrived; the limit of open files"):
-        ShimHandle("", ours, 0).ready()
+    with pytest.raises(
+        PodRuntimeFailed, match="0 of 1 descriptors arrived; the limit of open files"
+    ):
+        PodRuntimeHandle("", ours, 0).ready()
     ours.close()
     theirs.close()
 
@@ -41,7 +43,7 @@ async def test_descriptors_come_with_a_message_that_has_to_wait_for_a_long_one()
     theirs.sendall(
         wire.encode(protocol.event(protocol.Hello(1, "plain", "", "", (), protocol.VERSION)))
     )
-    client = ShimClient(ShimHandle("", ours, 0))
+    client = PodRuntimeClient(PodRuntimeHandle("", ours, 0))
     reader, writer = os.pipe()
     long = protocol.Exec("pod", "main", "1", ("true", "x" * 3_000_000), tty=False)
     short = protocol.Exec("pod", "main", "2", ("true",), tty=True)

@@ -1,8 +1,8 @@
 """The options of a private cluster, for a process that is started by a `trainyard.Client`.
 
-Started as `python -m trainyard.cli.private PID [OPTIONS]`, with the options of `up`. It writes to
-standard output, in a line of JSON, where the cluster is, or why there can be none. It ends when
-process PID does, or closes its standard input.
+Started as `python -m trainyard.cli.private_cluster_process PID [OPTIONS]`, with the options of
+`up`. It writes to standard output, in a line of JSON, where the cluster is, or why there can be
+none. It ends when process PID does, or closes its standard input.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import yaml
 from yaml._yaml import CParser
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from trainyard.schema.parsed_text import Mistake, Parsed
+from trainyard.schema.parsed_yaml import Mistake, Parsed
 
 MAX_CHARACTERS = 3_000_000
 MAX_VALUES = 300_000

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainyard.embedded.node.container_runtime import RuntimeRefused
+from trainyard.embedded.node.pod_runtime_process import PodRuntimeFailed, PodRuntimeHandle
 from trainyard.embedded.node.runtime_folder import RuntimeFolder
-from trainyard.embedded.node.shim_process import ShimFailed, ShimHandle
 from trainyard.podruntime import protocol, wire
 from trainyard.podruntime.protocol import Attach
 
@@ -28,14 +28,14 @@ class _Reply(NamedTuple):
     descriptors: Sequence[int] = ()
 
 
-class ShimClient:
+class PodRuntimeClient:
     """Implements ``ContainerRuntime``. Must be made and used on the event loop's thread."""
 
-    def __init__(self, handle: ShimHandle) -> None:
+    def __init__(self, handle: PodRuntimeHandle) -> None:
         self.hello = handle.ready()
         if self.hello.version != protocol.VERSION:
             theirs = f"trainyard {self.hello.build or 'of another version'}"
-            raise ShimFailed(
+            raise PodRuntimeFailed(
                 f"{theirs} runs pods here in a way that this one cannot take over (wire version "
                 f"{self.hello.version}, here {protocol.VERSION}); go on with that one until they "
                 "have ended, or end them with: trainyard down"

@@ -1,7 +1,7 @@
-"""Start the shim, or find the one that a killed cluster left behind.
+"""Start the shim, the process of the pod runtime, or find the one that a killed cluster left.
 
-Call :func:`start_shim` before anything heavy is imported and before any thread is started: the
-shim is a fork of the caller, keeps its memory, and lives as long as the thread that forked it.
+Call :func:`start_pod_runtime` before anything heavy is imported and before any thread is started:
+the shim is a fork of the caller, keeps its memory, and lives as long as the thread that forked it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _END_SECONDS = 15.0
 _CANNOT_START = "cannot start the node's shim process"
 
 
-class ShimFailed(TrainyardError):
+class PodRuntimeFailed(TrainyardError):
     """The shim could not do what was asked for, such as namespaces where none are permitted."""
 
 
-class ShimGone(ShimFailed):
+class PodRuntimeGone(PodRuntimeFailed):
     """The shim ended before it sent anything."""
 
 
 @dataclass(slots=True)
-class ShimHandle:
+class PodRuntimeHandle:
     """The owner's connection to the shim. ``adopted``: an earlier cluster started the shim."""
 
     state_dir: str
@@ -56,7 +56,7 @@ class ShimHandle:
     def ready(self) -> protocol.Hello:
         """The shim's first message: the isolation that is possible here, and its pods.
 
-        Waits, blocking, for the few milliseconds that its set-up takes; raises ShimFailed.
+        Waits, blocking, for the few milliseconds that its set-up takes; raises PodRuntimeFailed.
         """
         if self._hello is None:
             self.connection.settimeout(_READY_SECONDS)
@@ -71,7 +71,7 @@ class ShimHandle:
                     f"pods with it, by: kill -9 {other}"
                 ) from None
             if not frames:
-                raise ShimGone(f"{_CANNOT_START}: it ended at once")
+                raise PodRuntimeGone(f"{_CANNOT_START}: it ended at once")
             try:
                 first = protocol.read_event(wire.parse(frames[0]))
             except protocol.ProtocolError as error:
@@ -87,7 +87,7 @@ class ShimHandle:
         return self._hello
 
     def ask(self, request: protocol.Request) -> protocol.Answer:
-        """Its answer, for an owner that has no event loop and no agent; raises ShimFailed."""
+        """Its answer, for an owner that has no event loop and no agent; raises PodRuntimeFailed."""
         self.connection.sendall(wire.encode(protocol.request(1, request)))
         while True:
             frames = self.early or self.decoder.receive(self.connection)
@@ -121,26 +121,26 @@ class ShimHandle:
         self.connection.close()
 
 
-def _failed(reason: str) -> ShimFailed:
-    return ShimFailed(f"{_CANNOT_START}: {reason}")
+def _failed(reason: str) -> PodRuntimeFailed:
+    return PodRuntimeFailed(f"{_CANNOT_START}: {reason}")
 
 
-def find_shim(state_dir: str | os.PathLike[str]) -> ShimHandle | None:
+def find_pod_runtime(state_dir: str | os.PathLike[str]) -> PodRuntimeHandle | None:
     """Take over the shim that an earlier cluster left in its state folder, if there is one."""
     folder = os.path.abspath(os.fspath(state_dir))
     found = wire.connect(folder)
     if found is None:
         return None
-    return ShimHandle(folder, found, pid=0, adopted=True, lasts=True, keeps_pods=True)
+    return PodRuntimeHandle(folder, found, pid=0, adopted=True, lasts=True, keeps_pods=True)
 
 
-def start_shim(
+def start_pod_runtime(
     state_dir: str | os.PathLike[str],
     *,
     isolation: Isolation = "auto",
     die_with_parent: bool,
     build: str = "",
-) -> ShimHandle:
+) -> PodRuntimeHandle:
     """Start the shim of the cluster whose state is in ``state_dir``.
 
     With ``die_with_parent`` nothing of it outlives this process, whatever ends it. Otherwise the
@@ -154,7 +154,7 @@ def start_shim(
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
         text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
-        raise ShimFailed(text) from None
+        raise PodRuntimeFailed(text) from None
     if not die_with_parent and (found := _find_with_pods(folder)) is not None:
         return found
     lock = None if die_with_parent else folder_lock.take(folder)
@@ -180,15 +180,15 @@ def start_shim(
             os._exit(0)
     for each in filter(None, (theirs, listener, lock)):
         each.close()
-    return ShimHandle(folder, ours, pid, lasts=not die_with_parent)
+    return PodRuntimeHandle(folder, ours, pid, lasts=not die_with_parent)
 
 
-def _find_with_pods(folder: str) -> ShimHandle | None:
+def _find_with_pods(folder: str) -> PodRuntimeHandle | None:
     """The shim that is there, unless it has no pods: then it is ended."""
-    found = find_shim(folder)
+    found = find_pod_runtime(folder)
     if found is None:
         return None
-    with contextlib.suppress(ShimGone):  # it was just ending
+    with contextlib.suppress(PodRuntimeGone):  # it was just ending
         if found.ready().pods:
             return found
     found.kill()

@@ -18,10 +18,10 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError
 
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
-from trainyard.kinds.shared import legacy
+from trainyard.kinds.shared import legacy_spellings
 from trainyard.manifest import foreign_kinds
 from trainyard.manifest.reader import Document, as_problem, read
-from trainyard.schema import yaml_text
+from trainyard.schema import yaml_parser
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
 from trainyard.schema.kubernetes_schemas import CORE_KINDS
@@ -44,7 +44,9 @@ def convert(text: str, file: str = "") -> Converted:
     object of a kind that can be converted.
     """
     broken = [
-        as_problem(mistake, file) for parsed in yaml_text.parse(text) for mistake in parsed.mistakes
+        as_problem(mistake, file)
+        for parsed in yaml_parser.parse(text)
+        for mistake in parsed.mistakes
     ]
     if broken:
         raise InvalidManifest(broken)
@@ -158,7 +160,7 @@ def _convert(obj: CommentedMap) -> int:
 
 
 def _get(obj: Any, path: tuple[str, ...]) -> CommentedMap | None:
-    found = legacy.value_at(obj, path)
+    found = legacy_spellings.value_at(obj, path)
     return found if isinstance(found, CommentedMap) else None
 
 
@@ -174,7 +176,7 @@ def _rename_key(parent: CommentedMap, old: str, new: str) -> None:
 
 
 class _Editor:
-    """A `legacy.Editor` of ruamel's nodes."""
+    """A `legacy_spellings.Editor` of ruamel's nodes."""
 
     def mapping(self, content: Mapping[str, Any]) -> CommentedMap:
         return CommentedMap(content)
