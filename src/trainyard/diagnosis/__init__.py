@@ -115,14 +115,14 @@ def _last_attempt(situation: Situation) -> str:
 
 def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
     """What else the cluster warned of, each once with its age, newest last."""
-    told = "\n".join("\n".join((cause.what, *cause.evidence)) for cause in found)
+    known = "\n".join("\n".join((cause.what, *cause.evidence)) for cause in found)
     newest: dict[str, Mapping[str, Any]] = {}
     for event in situation.events:
         message = (event.get("message") or "").strip()
         if (
             event.get("type") != "Warning"
             or event.get("reason") in _EXPLAINED_REASONS
-            or message in told
+            or message in known
         ):
             continue
         if event.get("reason") == "Unhealthy" and _is_probe_passing(situation, event):

@@ -46,8 +46,8 @@ def explain_exit(
     ended it."""
     if code is None and reason in TAKEN:
         return Reading(TAKEN[reason])
-    if (told := _from_reason(reason, message)) is not None:
-        return told
+    if (reading := _from_reason(reason, message)) is not None:
+        return reading
     if (meaning := _from_words(code, message, raised)) is not None:
         return meaning
     if raised is not None:
@@ -55,14 +55,14 @@ def explain_exit(
     words = message.strip().splitlines()[0] if reason in NEVER_RAN and message.strip() else ""
     if words and code not in (NOT_FOUND, NOT_EXECUTABLE):
         return Reading(f"it could not be started: {words}")
-    said = f": {words}" if words else ""
+    why = f": {words}" if words else ""
     if code == NOT_FOUND:
         return Reading(
-            f"its command was not found{said}",
+            f"its command was not found{why}",
             ("check the command's spelling, and that the image (or --image PATTERN=ENV) has it",),
         )
     if code == NOT_EXECUTABLE:
-        return Reading(f"its command is no program{said}", ("make the file executable (chmod +x)",))
+        return Reading(f"its command is no program{why}", ("make the file executable (chmod +x)",))
     if code is not None and code > SIGNAL_BASE:
         return _from_signal(code - SIGNAL_BASE)
     if exceptions := _EXCEPTION.findall(message):
@@ -91,9 +91,9 @@ def _last_words(message: str) -> str:
 
 def _from_child(raised: RaisedException, message: str) -> Reading:
     """Of a process that it had started, and that told of no exception; by its last words."""
-    said = own_lines(message.split("\n")[: raised.first], 1)
-    meaning = find_meaning(raised.text) or (find_meaning(said[-1]) if said else None)
-    last = f": {said[-1].strip()}" if said else ""
+    last_lines = own_lines(message.split("\n")[: raised.first], 1)
+    meaning = find_meaning(raised.text) or (find_meaning(last_lines[-1]) if last_lines else None)
+    last = f": {last_lines[-1].strip()}" if last_lines else ""
     return meaning or Reading(
         f"a process that it had started failed{last}", ("look at what that one wrote",)
     )

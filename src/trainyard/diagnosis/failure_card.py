@@ -114,8 +114,8 @@ def _reason(death: ReplicaFailure) -> tuple[str, str]:
     if raised is None:
         if not reading.is_guess:
             return reading.what, ""
-        if death.said:
-            return _last_sentence(death.said), _meaning_of_last_words(death)
+        if death.last_lines:
+            return _last_sentence(death.last_lines), _meaning_of_last_words(death)
         return f"it ended with {death.ending}, and wrote nothing of why", ""
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:
@@ -133,16 +133,16 @@ def _meaning_of_last_words(death: ReplicaFailure) -> str:
     return f"these are its last words; none of them says why it ended with {death.ending}"
 
 
-def _last_sentence(said: tuple[str, ...]) -> str:
+def _last_sentence(last_lines: tuple[str, ...]) -> str:
     """The last line, with the one that it goes on from where it is indented."""
-    first = len(said) - 1
-    while first > 0 and said[first].startswith(" "):
+    first = len(last_lines) - 1
+    while first > 0 and last_lines[first].startswith(" "):
         first -= 1
-    return " ".join(line.strip() for line in said[first:])
+    return " ".join(line.strip() for line in last_lines[first:])
 
 
 def _fallback_advice(death: ReplicaFailure) -> tuple[str, ...]:
-    if death.raised is None and death.reading.is_guess and not death.said:
+    if death.raised is None and death.reading.is_guess and not death.last_lines:
         return (f"have the program say why before it ends with {death.ending}",)
     return ("look at what it wrote before",)
 
@@ -160,15 +160,15 @@ def _peers(situation: Situation, death: ReplicaFailure) -> str:
     for grade in _ends_of_others(situation, death):
         ends[grade] += death.processes
     followed, alone = ends[Grade.STOPPED] + ends[Grade.CONSEQUENCE], ends[Grade.CAUSE]
-    told = []
+    counts = []
     if followed:
         were = "ended" if ends[Grade.CONSEQUENCE] else "was stopped"
         if followed > 1 and not ends[Grade.CONSEQUENCE]:
             were = "were stopped"
-        told.append(f"{_count(followed)} {were} because of it")
+        counts.append(f"{_count(followed)} {were} because of it")
     if alone:
-        told.append(f"{_count(alone)} failed too")
-    return ", ".join(told)
+        counts.append(f"{_count(alone)} failed too")
+    return ", ".join(counts)
 
 
 def _count(peers: int) -> str:

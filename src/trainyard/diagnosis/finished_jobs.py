@@ -132,7 +132,7 @@ def _failed_by_replica(situation: Situation, condition: Object) -> Cause:
 def quote_failure(death: replica_failures.ReplicaFailure) -> tuple[str, ...]:
     """The exception that ended it and its place; where there is none, the last lines."""
     if (raised := death.raised) is None:
-        return quoted("\n".join(line for line in death.said if line != death.reading.line))
+        return quoted("\n".join(line for line in death.last_lines if line != death.reading.line))
     place = (f"| {raised.place.where}: {raised.place.source}",) if raised.place else ()
     return (f"| {raised.text}", *place)
 

@@ -135,9 +135,9 @@ def _failed_replica(
     situation: Situation, pod: str, code: int | None, reason: str, words: str, ended: datetime
 ) -> FailedReplica:
     tail = situation.tail_of(pod) or Tail()
-    said = [line for line in words.split("\n") if line.strip()]
-    if said and said[-1].rstrip("\r").rpartition("\r")[2] not in tail.lines:
-        tail = _with_message(tail, said, ended)  # such as why nothing was started
+    message = [line for line in words.split("\n") if line.strip()]
+    if message and message[-1].rstrip("\r").rpartition("\r")[2] not in tail.lines:
+        tail = _with_message(tail, message, ended)  # such as why nothing was started
     blamed = find_blamed_rank(tail.lines)
     found = find_exceptions(tail.lines)
     if code is not None and _is_signal(code):
@@ -152,11 +152,11 @@ def _failed_replica(
     return FailedReplica(pod, code, reason, tail, raised, blamed, grade, at or ended)
 
 
-def _with_message(tail: Tail, said: list[str], ended: datetime) -> Tail:
+def _with_message(tail: Tail, message: list[str], ended: datetime) -> Tail:
     """The log, and below it the lines of a container's message, which come with its end."""
     at = "" if ended == _NEVER else ended.isoformat()
     before = [tail.time_of(index) for index in range(len(tail.lines))]
-    return tail._replace(lines=[*tail.lines, *said], times=[*before, *(at for _ in said)])
+    return tail._replace(lines=[*tail.lines, *message], times=[*before, *(at for _ in message)])
 
 
 def _is_signal(code: int) -> bool:

@@ -30,8 +30,8 @@ def hanging(situation: Situation) -> Iterator[Cause]:
         advice = (_REMEDIES[ConditionReason(reason)],) if reason in _REMEDIES else ()
         yield Cause(f"it hangs, as is known for {since}: {text}", (), (*advice, stacks))
     elif reason == ConditionReason.WAITS_FOR_BUSY:
-        told = "that is no hang, as long as it works"
-        yield Cause(f"it gets no further for now: {text}", (told,), (stacks,))
+        evidence = "that is no hang, as long as it works"
+        yield Cause(f"it gets no further for now: {text}", (evidence,), (stacks,))
     elif reason == ConditionReason.HANG_SUSPECTED:
         yield Cause(f"it may hang: {text}", (), (stacks,))
     else:

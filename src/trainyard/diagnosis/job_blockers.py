@@ -171,8 +171,8 @@ def _until_next(situation: Situation) -> tuple[str, float] | None:
     """When the next restart is due, and in how many seconds; None if none is waited for."""
     internal = situation.job.status.get("internal") or {}
     replicas = (internal.get("replicas") or {}).values()
-    told = [internal.get("notBefore"), *(replica.get("notBefore") for replica in replicas)]
-    moments = [moment for text in told if (moment := parse(text)) is not None]
+    times = [internal.get("notBefore"), *(replica.get("notBefore") for replica in replicas)]
+    moments = [moment for text in times if (moment := parse(text)) is not None]
     later = [moment for moment in moments if moment > situation.now]
     if not later:
         return None

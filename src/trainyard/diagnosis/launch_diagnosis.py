@@ -17,7 +17,7 @@ from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.times import duration
 
 _DEFAULT_SECONDS = 600
-_SAID = "trainyard: sshd: "
+_SSHD_PREFIX = "trainyard: sshd: "
 _QUOTED_LINES = 6
 _ADVICE = (
     (
@@ -84,7 +84,7 @@ def not_launched(situation: Situation) -> Iterator[Cause]:
     evidence = [f"{replica} launches the training, which may take {limit} s in all"]
     evidence += _sshd_lines(situation)
     if "no rank has begun" in words:
-        evidence += [f"| {line}" for line in _said(situation, pod.name)[-_QUOTED_LINES:]]
+        evidence += [f"| {line}" for line in _probe_lines(situation, pod.name)[-_QUOTED_LINES:]]
     others = [situation.replica(each) for each in _awaited(situation, pod)]
     yield Cause(
         f"its launch has not started for {duration(age)}: {shown}",
@@ -133,7 +133,7 @@ def _latest_start(situation: Situation) -> str:
     )
 
 
-def _said(situation: Situation, pod_name: str) -> Sequence[str]:
+def _probe_lines(situation: Situation, pod_name: str) -> Sequence[str]:
     return situation.logs.get(pod_name, Tail()).lines
 
 
@@ -141,7 +141,9 @@ def _sshd_lines(situation: Situation) -> list[str]:
     return [
         f"{situation.replica(name)}: {line.removeprefix('trainyard: ')}"
         for name, tail in situation.logs.items()
-        for line in list(dict.fromkeys(each for each in tail.lines if each.startswith(_SAID)))[-2:]
+        for line in list(
+            dict.fromkeys(each for each in tail.lines if each.startswith(_SSHD_PREFIX))
+        )[-2:]
     ]
 
 

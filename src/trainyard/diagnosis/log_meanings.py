@@ -286,8 +286,8 @@ _PATTERNS = (
 
 def find_meaning(text: str) -> Reading | None:
     """What the first row that knows the text makes of it; None where none does."""
-    for said, what, advice in _PATTERNS:
-        if found := re.search(said, text):
+    for pattern, what, advice in _PATTERNS:
+        if found := re.search(pattern, text):
             subjects = [group for group in found.groups() if group] or [""]
             line = text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0]
             return Reading(what.format(*subjects), (advice.replace("{0}", subjects[0]),), line=line)

@@ -160,10 +160,10 @@ def lost(situation: Situation) -> Iterator[Cause]:
         is_lost = pod.status.get("reason") == "NodeLost"
         if is_lost or "Unknown" in (pod.phase, condition.get("status")):
             node = pod.node or "?"
-            told = pod.status.get("message") or condition.get("message")
+            message = pod.status.get("message") or condition.get("message")
             yield Cause(
                 f"{situation.replica(pod)} is lost with its node {node}",
-                (str(told or "its node does not answer"),),
+                (str(message or "its node does not answer"),),
                 (
                     "after some minutes the pod is deleted by force and replaced, at no cost",
                     f"`kubectl describe node {node}` tells more",
@@ -240,10 +240,10 @@ def unready(situation: Situation) -> Iterator[Cause]:
         if not waiting or pod.deleting_since:
             continue
         replica = situation.replica(pod)
-        told = (str(e.get("message")) for e in situation.events_about(pod.name, "Unhealthy"))
+        messages = (str(e.get("message")) for e in situation.events_about(pod.name, "Unhealthy"))
         yield Cause(
             f"{replica} runs, but its probes do not call it ready",
-            (f"container {', '.join(waiting)} is not ready", *tuple(told)[:1]),
+            (f"container {', '.join(waiting)} is not ready", *tuple(messages)[:1]),
             ("look at what the probe asks for; the job itself does not wait for it",),
         )
 

@@ -57,7 +57,7 @@ class ReplicaFailure:
     """Which rule of `podFailurePolicy` decided, and what."""
     raised: RaisedException | None = None
     """The exception that ended it."""
-    said: tuple[str, ...] = ()
+    last_lines: tuple[str, ...] = ()
     """Its last lines, those of launchers left out, where no exception ended it."""
     pod: str = ""
     log: str = ""
@@ -107,7 +107,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         never_starts=never_starts(reason, words) != "",
         ruling=str(failure.get("message") or ""),
         raised=raised,
-        said=() if raised else own_lines(suspect.tail.lines),
+        last_lines=() if raised else own_lines(suspect.tail.lines),
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,
@@ -178,8 +178,8 @@ def _failed_probe(
         if (found := _PROBE.search(text)) is None:
             continue
         kind = found[1]
-        told = (str(e.get("message") or "") for e in situation.events_about(name, "Unhealthy"))
-        said = tuple(text for text in told if text.lower().startswith(kind))[:1]
+        messages = (str(e.get("message") or "") for e in situation.events_about(name, "Unhealthy"))
+        last_lines = tuple(text for text in messages if text.lower().startswith(kind))[:1]
         advice = (f"{_PROBE_ADVICE[kind]}, or mend what it asks for",)
-        return Reading(f"its {kind} probe failed, so it was ended", advice), said
+        return Reading(f"its {kind} probe failed, so it was ended", advice), last_lines
     return None

@@ -62,10 +62,10 @@ class Situation:
     @property
     def last_words(self) -> str:
         """The last lines of the log of the replica that failed last, as its condition has them."""
-        return self._told_failure[1]
+        return self._replica_failure[1]
 
     @property
-    def _told_failure(self) -> tuple[str, str]:
+    def _replica_failure(self) -> tuple[str, str]:
         return words_of_failure(str(self.job.condition("ReplicaFailure").get("message") or ""))
 
     def pod(self, name: str) -> PodView | None:
@@ -90,8 +90,8 @@ class Situation:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
         failed = self.job.failed_container(pod) if pod else None
-        told = self.last_words if self._told_failure[0] == pod_name else ""
-        lines = ((failed and failed.last_words) or told).split("\n")
+        reported = self.last_words if self._replica_failure[0] == pod_name else ""
+        lines = ((failed and failed.last_words) or reported).split("\n")
         return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))
 
 

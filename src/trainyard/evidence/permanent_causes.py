@@ -90,8 +90,8 @@ def permanent_cause(code: int | None, reason: str, message: str) -> Cause | None
     if code is None or code == 0 or reason not in _OWN_REASONS:
         return None
     if reason == "OOMKilled":
-        said = _said(message.split("\n"))[-1:]
-        return _cause("OOMKilled", said[0] if said else "")
+        last = _last_lines(message.split("\n"))[-1:]
+        return _cause("OOMKilled", last[0] if last else "")
     if code > _SIGNAL_BASE and code - _SIGNAL_BASE not in _CRASHES:
         return None
     lines = message.split("\n")
@@ -158,22 +158,22 @@ def _from_exception(raised: RaisedException) -> Cause:
 
 def _from_last_lines(code: int, reason: str, lines: list[str]) -> Cause | None:
     """Of a program that raised nothing, by its last lines."""
-    said = _said(lines)
-    text = "\n".join(said)
+    last = _last_lines(lines)
+    text = "\n".join(last)
     if reason in NEVER_RAN:
-        return _cause(f"exit code {code}", said[-1]) if never_starts(reason, text) else None
+        return _cause(f"exit code {code}", last[-1]) if never_starts(reason, text) else None
     if _TRANSIENT_WORDS.search(text):
         return None
-    if not said and code == _GENERIC_CODE:
+    if not last and code == _GENERIC_CODE:
         return None
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    return _cause(how, said[-1] if said else "")
+    return _cause(how, last[-1] if last else "")
 
 
-def _said(lines: list[str]) -> tuple[str, ...]:
+def _last_lines(lines: list[str]) -> tuple[str, ...]:
     return own_lines(lines, _WORDS_LINES)
 
 
-def _cause(what: str, said: str) -> Cause:
-    text = f"{what}: {said.strip()}" if said else what
+def _cause(what: str, line: str) -> Cause:
+    text = f"{what}: {line.strip()}" if line else what
     return Cause(text[:_LONGEST], _VARYING.sub("#", text)[:_LONGEST])

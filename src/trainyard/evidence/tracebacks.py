@@ -170,13 +170,13 @@ class _Reader:
             self.found.append(raised)
 
     def _begin(self, number: int, before: str) -> None:
-        prefix, told, worker, width = before, bool(_LOGGED.search(self._before)), "", 0
+        prefix, is_logged, worker, width = before, bool(_LOGGED.search(self._before)), "", 0
         if before.endswith("Original "):  # torch/_utils.py, ExceptionWrapper
             prefix, worker = before.removesuffix("Original "), self._worker(number)
         elif before.endswith("Exception Group "):
             prefix = before.removesuffix("Exception Group ").replace("+", "|")
         elif before.endswith("traceback : "):  # a report of torchrun's (errors/__init__.py)
-            prefix, told = before.removesuffix("traceback : "), True
+            prefix, is_logged = before.removesuffix("traceback : "), True
         elif (box := before.rstrip("─━- "))[-1:] in ("╭", "┌", "+"):  # rich draws a box
             prefix, width = box[:-1], len(self._line)
         same = self._open.get(prefix)
@@ -186,13 +186,15 @@ class _Reader:
         if same is not None and not worker and number - same.first < _PATIENCE:
             same.heads += 1
             return
-        self._begin_at(prefix, number, told, worker).width = width
+        self._begin_at(prefix, number, is_logged, worker).width = width
 
-    def _begin_at(self, prefix: str, number: int, told: bool = False, worker: str = "") -> _Open:
+    def _begin_at(
+        self, prefix: str, number: int, is_logged: bool = False, worker: str = ""
+    ) -> _Open:
         if len(self._open) >= _MOST_OPEN:
             self._open.clear()
         root = self._linked.pop(prefix, None)
-        self._open[prefix] = _Open(prefix, number, told, root, worker=worker)
+        self._open[prefix] = _Open(prefix, number, is_logged, root, worker=worker)
         return self._open[prefix]
 
     def _worker(self, number: int) -> str:

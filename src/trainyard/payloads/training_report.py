@@ -44,17 +44,17 @@ def report(
     tell the one from which it goes on before it does. From `saving=True` to the next call, a
     checkpoint is being written.
     """
-    told: dict[str, Any] = {name: _text(value) for name, value in metrics.items()}
+    fields: dict[str, Any] = {name: _text(value) for name, value in metrics.items()}
     given = (
         ("current_step", step, int),
         ("total_steps", total, int),
         ("current_epoch", epoch, float),
     )
-    told.update({name: str(kind(value)) for name, value, kind in given if value is not None})
+    fields.update({name: str(kind(value)) for name, value, kind in given if value is not None})
     path = None if checkpoint is None else os.fspath(checkpoint)
     if os.environ.get(URL) and os.environ.get("RANK", "0") == "0":
         now = monotonic()  # the first call of a process takes a while
-        _sender().put(now, told, path, None if step is None else int(step), saving=saving)
+        _sender().put(now, fields, path, None if step is None else int(step), saving=saving)
 
 
 def _text(value: Any) -> str:
@@ -97,10 +97,16 @@ class _ReportThread:
         atexit.register(self._end)
 
     def put(
-        self, now: float, told: dict[str, Any], path: str | None, step: int | None, *, saving: bool
+        self,
+        now: float,
+        fields: dict[str, Any],
+        path: str | None,
+        step: int | None,
+        *,
+        saving: bool,
     ) -> None:
         with self._changed:
-            self._metrics.update(told)
+            self._metrics.update(fields)
             self._add_work(now, path, step, saving=saving)
             if path is not None:
                 self._checkpoint = {"path": path, **({} if step is None else {"step": step})}
@@ -140,9 +146,9 @@ class _ReportThread:
                     return
                 self._is_new = self._is_due = False
                 checkpoint = self._checkpoint
-            is_heard = self._send()
+            is_received = self._send()
             with self._changed:
-                if not is_heard:
+                if not is_received:
                     self._is_new = not self._ends or monotonic() < self._until
                 elif checkpoint is self._checkpoint:
                     self._checkpoint = None
@@ -150,7 +156,7 @@ class _ReportThread:
                     self._changed.wait_for(lambda: self._ends, _SOON_SECONDS)
                     rest = _EVERY_SECONDS - _SOON_SECONDS
                     self._changed.wait_for(lambda: self._ends or self._is_due, rest)
-                elif not is_heard:
+                elif not is_received:
                     self._changed.wait(_AGAIN_SECONDS)
 
     def _body(self) -> bytes:

@@ -1,5 +1,4 @@
-"""The interface between the node agent and what runs containers; its one
-implementation is PodRuntimeClient."""
+"""The interface between the node agent and what runs containers (PodRuntimeClient)."""
 
 from __future__ import annotations
 

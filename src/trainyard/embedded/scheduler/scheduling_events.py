@@ -28,10 +28,10 @@ class SchedulingEvents:
         self, object_reference: Mapping[str, Any], reason: str, message: str, *, topic: str = ""
     ) -> None:
         """Warn about the object that `reference` names, once for each message or `topic`."""
-        said = (topic or object_reference["uid"], reason, "" if topic else message)
-        if said in self._sent:
+        key = (topic or object_reference["uid"], reason, "" if topic else message)
+        if key in self._sent:
             return
-        self._sent[said] = None
+        self._sent[key] = None
         if len(self._sent) > _REMEMBERED:
             del self._sent[next(iter(self._sent))]
         now = now_text()

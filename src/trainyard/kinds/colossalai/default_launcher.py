@@ -79,8 +79,8 @@ def default_launcher(
 def _volumes(given: Any) -> Iterator[Mapping[str, Any]]:
     for volume in given:
         sources = (volume.get("projected") or {}).get("sources") or ()
-        tells_of_worker = any("downwardAPI" in source for source in sources)
-        if not tells_of_worker and not VOLUMES_LEFT_OUT.keys() & volume.keys():
+        describes_pod = any("downwardAPI" in source for source in sources)
+        if not describes_pod and not VOLUMES_LEFT_OUT.keys() & volume.keys():
             yield volume
 
 

@@ -91,16 +91,17 @@ class ReportIntake:
             return {}
         if TRAINER_STATUS not in body:
             raise BadReport(f"{TRAINER_STATUS}: missing")
-        told = parse_trainer_status(body[TRAINER_STATUS], pod, self._now())
+        progress = parse_trainer_status(body[TRAINER_STATUS], pod, self._now())
         job = self._jobs.setdefault(uid, _JobReports())
         before = job.reports.progress
-        known = told.after(before)
-        if known is before:  # the program itself has reported more
+        merged = progress.after(before)
+        if merged is before:  # the program itself has reported more
             return body
-        if before is not None and known.source != before.source:
+        if before is not None and merged.source != before.source:
             job.steps.clear()
-        told = replace(told, rate=None if told.step is None else self._rate(job.steps, told.step))
-        job.reports = replace(job.reports, progress=told.after(before))
+        rate = None if progress.step is None else self._rate(job.steps, progress.step)
+        progress = replace(progress, rate=rate)
+        job.reports = replace(job.reports, progress=progress.after(before))
         self._schedule_wakeup(uid, job)
         return body
 
@@ -174,9 +175,9 @@ class ReportIntake:
         rate = self._rate(job.collectives, rank.begun)
         if rate is None and len(job.collectives) > 1:
             rate = 0.0
-        told, known = job.reports.progress, job.reports.collectives
+        progress, known = job.reports.progress, job.reports.collectives
         is_same = known is not None and (known.count, known.rate) == (rank.begun, rate)
-        if not rank.begun or is_same or (told is not None and told.has_position):
+        if not rank.begun or is_same or (progress is not None and progress.has_position):
             return False
         found = CollectiveCounts(rank.received_at, rank.pod, rank.begun, rate, rank.cadence)
         job.reports = replace(job.reports, collectives=found)

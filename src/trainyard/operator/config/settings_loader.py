@@ -245,15 +245,15 @@ class EffectiveSettings:
 
     def _scope(self) -> str:
         """A suffix for the Lease: operators with different scopes must not share one."""
-        said = {name: self[name] for name in _SCOPE if self[name]}
-        if not said:
+        given = {name: self[name] for name in _SCOPE if self[name]}
+        if not given:
             return ""
-        if list(said) == ["namespaces"] and len(self["namespaces"]) == 1:
+        if list(given) == ["namespaces"] and len(self["namespaces"]) == 1:
             return f"-{self['namespaces'][0]}"
         # Only what is set: a scope setting that a later version adds must not change the name.
         texts = (
             f"{name}={','.join(sorted(value)) if isinstance(value, tuple) else value}"
-            for name, value in said.items()
+            for name, value in given.items()
         )
         return f"-{fnv1a64(chr(0).join(texts).encode()) >> 32:08x}"
 

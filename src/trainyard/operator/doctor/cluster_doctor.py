@@ -82,22 +82,22 @@ async def _check_namespace(context: DoctorContext) -> AsyncIterator[Finding]:
 async def _check_answer_times(context: DoctorContext) -> AsyncIterator[Finding]:
     """The version, and whether answers are fast enough for the Lease."""
     lease, slow = context.lease_settings, context.slowest
-    told = f"Kubernetes {'.'.join(map(str, context.version))}, answers within {slow:.3f} s"
+    measured = f"Kubernetes {'.'.join(map(str, context.version))}, answers within {slow:.3f} s"
     if slow < lease.retry_period:
-        yield Finding("API server", "ok", told)
+        yield Finding("API server", "ok", measured)
         return
     state: State = "problem" if slow > lease.renew_deadline / 2 else "note"
     deadline = f"the Lease must be renewed within {lease.renew_deadline:g} s"
     fix = "raise leaseDuration, leaseRenewDeadline and leaseRetryPeriod together, or find out why"
-    yield Finding("API server", state, f"{told}; {deadline}", fix)
+    yield Finding("API server", state, f"{measured}; {deadline}", fix)
 
 
 def _seconds_ahead(headers: Mapping[str, str], now: float) -> float | None:
     try:
-        told = parsedate_to_datetime(headers.get("date", "")).timestamp()
+        server_time = parsedate_to_datetime(headers.get("date", "")).timestamp()
     except ValueError:
         return None
-    return told + 0.5 - now  # the header has whole seconds, rounded down
+    return server_time + 0.5 - now  # the header has whole seconds, rounded down
 
 
 def _clock_finding(check: str, ahead: float, than: str) -> Finding:
@@ -149,8 +149,8 @@ def _age(context: DoctorContext, lease: Object) -> float:
 
 
 def _duration(lease: Object) -> float:
-    told = (lease.get("spec") or {}).get("leaseDurationSeconds")
-    return float(told or LeaseSettings().duration)
+    seconds = (lease.get("spec") or {}).get("leaseDurationSeconds")
+    return float(seconds or LeaseSettings().duration)
 
 
 async def _is_renewed(context: DoctorContext, lease: Object) -> bool:

@@ -48,8 +48,8 @@ async def check_settings(context: DoctorContext) -> AsyncIterator[Finding]:
     mine = [n for n, scope in enumerate(scopes) if not scope or context.namespace in scope]
     chosen = (mine or [0])[0]
     context.settings, given = known[chosen].settings, known[chosen].given
-    told = ", ".join(f"{name}={_plain(value)}" for name, value in given.items()) or "the defaults"
-    yield Finding("settings", "ok", f"{context.pods[chosen]['metadata']['name']} has {told}")
+    shown = ", ".join(f"{name}={_plain(value)}" for name, value in given.items()) or "the defaults"
+    yield Finding("settings", "ok", f"{context.pods[chosen]['metadata']['name']} has {shown}")
     if not mine:
         text = f"no operator looks after namespace {context.namespace}: {_plain(scopes[chosen])}"
         yield Finding("settings", "note", f"{text} only", "name another with --namespace")
@@ -79,12 +79,12 @@ async def _data(context: DoctorContext, name: str, pod: Object) -> Texts:
 def config_maps(pod: Object) -> set[str]:
     """The names of ConfigMaps that the operator's container may read settings from."""
     container = _container(pod)
-    told = [
+    sources = [
         *((each.get("configMapRef") or {}) for each in container.get("envFrom") or ()),
         *((e.get("valueFrom") or {}).get("configMapKeyRef") or {} for e in _variables(container)),
         *(each.get("configMap") or {} for each in pod["spec"].get("volumes") or ()),
     ]
-    return {each["name"] for each in told if each.get("name")}
+    return {each["name"] for each in sources if each.get("name")}
 
 
 def settings_of_pod(pod: Object, maps: Mapping[str, Texts]) -> EffectiveSettings:

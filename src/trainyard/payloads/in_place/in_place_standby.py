@@ -20,12 +20,12 @@ VARIABLE = "TRAINYARD_STANDBY"
 GO = b"go"
 
 
-def stand_by(told: str) -> None:
+def stand_by(setting: str) -> None:
     """Say that this process is here; import, and wait for the word, if there is anything to.
 
     Raises OSError or EOFError where the word cannot come any more.
     """
-    number, _, names = told.partition(":")
+    number, _, names = setting.partition(":")
     descriptor = int(number)
     os.write(descriptor, b"%d\n" % os.getpid())
     if names:

@@ -100,7 +100,7 @@ class LaunchRunner:
         self.failures: list[RankFailure] = []
         self.started_ranks: set[str] = set()
         self.ended_ranks: set[str] = set()
-        self.said_bye: set[str] = set()
+        self.ended_hosts: set[str] = set()
         self.have_reset: set[str] = set()
         self.terminated = 0
         self.leaving = False
@@ -142,7 +142,7 @@ class LaunchRunner:
             self.leaving = self.leaving or event.host in self.members
             self.lose_replica(event.host, "it is being deleted")
         elif kind == "bye":
-            self.said_bye.add(event.host)
+            self.ended_hosts.add(event.host)
         elif kind == "forgot":
             self.have_reset.add(event.host)
 
@@ -197,10 +197,10 @@ class LaunchRunner:
                 is_permanent=len(found) == len(self.members) and is_nowhere(found),
             )
         slots = cast("CommandLaunch", self.spec["launch"]).get("slots", 0)
-        told = differences(found, slots)
-        for difference in told:
+        differing = differences(found, slots)
+        for difference in differing:
             log_line(f"preflight: {difference}")
-        self.progress.note = f"preflight: {'. '.join(told)}" if told else ""
+        self.progress.note = f"preflight: {'. '.join(differing)}" if differing else ""
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the real launcher in a process group of its own."""
@@ -372,7 +372,7 @@ def main() -> int:
     # A pod that is only replaced, or started again alone, needs the others where they are.
     if not launch.terminated and (code == 0 or not spec.get("workersStay")):
         launch.stopping = True
-        launch.ask("end", launch.said_bye)
+        launch.ask("end", launch.ended_hosts)
     return code
 
 

@@ -133,7 +133,7 @@ def name_hosts(hosts: list[str]) -> str:
 
 def differences(found: dict[str, PreflightAnswer], slots: int) -> list[str]:
     """Versions that are not the same everywhere, and GPUs that are fewer than processes."""
-    told = []
+    problems = []
     for name in ("python", *PACKAGES):
         hosts_of: dict[str, list[str]] = {}
         for host, each in found.items():
@@ -141,15 +141,15 @@ def differences(found: dict[str, PreflightAnswer], slots: int) -> list[str]:
                 hosts_of.setdefault(each["versions"][name], []).append(host)
         if len(hosts_of) > 1:
             parts = [f"{version} on {name_hosts(hosts)}" for version, hosts in hosts_of.items()]
-            told.append(f"{name} differs: {'; '.join(parts)}")
+            problems.append(f"{name} differs: {'; '.join(parts)}")
     short: dict[int, list[str]] = {}
     for host, each in found.items():
         if 0 < each["gpus"] < slots:
             short.setdefault(each["gpus"], []).append(host)
     for gpus, hosts in short.items():
         has = "has" if len(hosts) == 1 else "have"
-        told.append(f"{name_hosts(hosts)} {has} {gpus} GPUs for {slots} processes")
-    return told
+        problems.append(f"{name_hosts(hosts)} {has} {gpus} GPUs for {slots} processes")
+    return problems
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ class ReplicaAgent:
     def __init__(self, run: Path, supervisor: int) -> None:
         self.run, self.supervisor = run, supervisor
         self.reports = run / "reports"
-        self.told: set[str] = set()
+        self.reported: set[str] = set()
 
     def claim(self) -> None:
         """Take over from the minder of a launch that is gone, and end what it left.
@@ -84,10 +84,10 @@ class ReplicaAgent:
         while training_processes(self.supervisor, self.run):
             time.sleep(POLL_SECONDS)
 
-    def tell(self) -> None:
+    def send_reports(self) -> None:
         """Print the names of new reports."""
-        names = sorted(set(os.listdir(self.reports)) - self.told)
-        self.told.update(names)
+        names = sorted(set(os.listdir(self.reports)) - self.reported)
+        self.reported.update(names)
         for name in names:
             has_failed = name.startswith("end-") and name.split("-")[2] != "0"
             crash = read_crash() if has_failed else ""
@@ -101,7 +101,7 @@ class ReplicaAgent:
         elif word == "reset":
             self.await_end()
             remove_reports(self.reports)
-            self.told.clear()
+            self.reported.clear()
             reply("forgot")
         elif word in ("end", "fail"):
             (self.run / "code").write_text(rest or "0")
@@ -114,7 +114,7 @@ class ReplicaAgent:
         joins = " joins" if (self.run / "joins").exists() else ""
         reply("hello", f"{time.time()}{joins}")
         while True:
-            self.tell()
+            self.send_reports()
             if not select.select([0], [], [], POLL_SECONDS)[0]:
                 continue
             data = os.read(0, 4096)

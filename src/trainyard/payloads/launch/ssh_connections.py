@@ -116,7 +116,7 @@ class ReplicaConnection(threading.Thread):
 
     def relay(self) -> None:
         """Pass on the agent's lines until the connection ends."""
-        ready, said = False, ""
+        ready, last_line = False, ""
         if not self.has_failed:  # what came of the last one tells more
             self.reason = "ssh answers, but no session has begun"
         command = ["ssh", "-T", self.host, "trainyard-minder"]
@@ -134,11 +134,11 @@ class ReplicaConnection(threading.Thread):
             patience.start()
             for line in ssh.stdout or ():
                 # A shell's start-up file may print, and leave its line open.
-                _, found, told = line.strip().rpartition("hello ")
+                _, found, greeting = line.strip().rpartition("hello ")
                 if not ready and found:
                     ready = True
                     patience.cancel()
-                    clock, _, mark = told.partition(" ")
+                    clock, _, mark = greeting.partition(" ")
                     self.clock_ahead, self.joins = float(clock) - time.time(), mark == "joins"
                     self.events.put(LaunchEvent("ready", self.host))
                 elif ready:
@@ -146,7 +146,7 @@ class ReplicaConnection(threading.Thread):
                     stack = base64.b64decode(crash).decode(errors="replace")
                     self.events.put(LaunchEvent("report", self.host, name, stack))
                 else:
-                    said = line.strip() or said
+                    last_line = line.strip() or last_line
             patience.cancel()
             complaint = (ssh.stderr.read() if ssh.stderr else "").strip().rpartition("\n")[2]
         self.ssh = None
@@ -155,7 +155,7 @@ class ReplicaConnection(threading.Thread):
             self.events.put(LaunchEvent("lost", self.host, self.reason))
         else:
             self.has_failed = True
-            self.reason = describe_session_end(ssh.returncode, complaint or said)
+            self.reason = describe_session_end(ssh.returncode, complaint or last_line)
 
     def send(self, order: AgentOrder, argument: str = "") -> None:
         """Send an order to the agent; ``relay`` reports a broken connection."""
@@ -169,13 +169,13 @@ class ReplicaConnection(threading.Thread):
             return
 
 
-def describe_session_end(code: int, said: str) -> str:
+def describe_session_end(code: int, complaint: str) -> str:
     """Why the session of an ssh client never began."""
     if code < 0:  # ours: it had its time
         return f"ssh answers, but no session began within {SESSION_SECONDS:g} s"
     if code == 255:  # of ssh itself, see ssh(1)
-        return said or "the connection was closed"
-    why = f": {said}" if said else "; a start-up file of the shell may end it"
+        return complaint or "the connection was closed"
+    why = f": {complaint}" if complaint else "; a start-up file of the shell may end it"
     return f"its session ended with exit code {code}{why}"
 
 
@@ -192,7 +192,7 @@ class LaunchProgress:
         self.text = ""
         self.note = ""
         self.is_done = False
-        self.since = self.said_at = time.monotonic()
+        self.since = self.printed_at = time.monotonic()
 
     def wait(self, text: str) -> None:
         """Publish that the launch still waits, and for what; log it every ten seconds."""
@@ -200,8 +200,8 @@ class LaunchProgress:
             self.text, self.since = text, time.monotonic()
             self.write("waits", f"trainyard: {text}\n")
         now = time.monotonic()
-        if now - self.said_at >= PROGRESS_SECONDS:
-            self.said_at = now
+        if now - self.printed_at >= PROGRESS_SECONDS:
+            self.printed_at = now
             log_line(f"{text} ({now - self.since:.0f} s)")
 
     def done(self) -> None:

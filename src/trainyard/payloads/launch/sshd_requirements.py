@@ -86,7 +86,7 @@ class SshdServer:
     """A running sshd. Its messages reach the pod's log through this process."""
 
     def __init__(self, argv: list[str]) -> None:
-        self.said = ""
+        self.complaint = ""
         """What it said last, for when it ends."""
         theirs, ours = os.pipe()
         actions = [
@@ -105,13 +105,13 @@ class SshdServer:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         with os.fdopen(pipe, errors="replace") as lines:
             for line in lines:
-                said = line.strip()
-                if not said or NOISE.match(said):
+                line = line.strip()
+                if not line or NOISE.match(line):
                     continue
-                os.write(2, f"trainyard: sshd: {said}\n".encode())  # unbuffered: a daemon's
-                if not PORT_TAKEN.search(self.said):
-                    self.said = said
-                if PORT_TAKEN.search(said):
+                os.write(2, f"trainyard: sshd: {line}\n".encode())  # unbuffered: a daemon's
+                if not PORT_TAKEN.search(self.complaint):
+                    self.complaint = line
+                if PORT_TAKEN.search(line):
                     # It would go on with the addresses that are left, such as those of IPv6.
                     os.kill(self.pid, signal.SIGTERM)
 
@@ -119,9 +119,9 @@ class SshdServer:
         """The error for an end of sshd that nobody asked for."""
         self.listener.join(LAST_WORDS_SECONDS)
         how = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
-        if PORT_TAKEN.search(self.said):
+        if PORT_TAKEN.search(self.complaint):
             return CannotServeSsh(
-                f"{self.said.rstrip('.')}; another container of the pod may hold the port"
+                f"{self.complaint.rstrip('.')}; another container of the pod may hold the port"
             )
-        said = f": {self.said}" if self.said else ""
-        return CannotServeSsh(f"sshd {how}{said}", code if code > 128 else 1)
+        complaint = f": {self.complaint}" if self.complaint else ""
+        return CannotServeSsh(f"sshd {how}{complaint}", code if code > 128 else 1)

@@ -148,7 +148,7 @@ def main() -> None:
     sys.path.pop(0)  # ours: programs that are mounted hide no modules of the image
     answers = os.fdopen(int(sys.argv[1]), "w", buffering=1)
 
-    def tell(message: dict[str, Any]) -> None:
+    def send(message: dict[str, Any]) -> None:
         answers.write(json.dumps(message) + "\n")
 
     try:
@@ -157,18 +157,18 @@ def main() -> None:
         if not dist.is_available():
             raise ImportError("it has no torch.distributed")
     except Exception as error:
-        tell({"port": 0, "error": f"torch cannot be used: {error}"[:TEXT]})
+        send({"port": 0, "error": f"torch cannot be used: {error}"[:TEXT]})
         return
     found = run_isolated(lambda: matmul(torch), time.monotonic() + MATMUL_SECONDS)
     if found["error"] == TOO_LONG:  # for want of a core, it may be: then nothing is known
-        tell({"port": 0, "error": f"a matmul took longer than {MATMUL_SECONDS:.0f} s"})
+        send({"port": 0, "error": f"a matmul took longer than {MATMUL_SECONDS:.0f} s"})
         return
     hour = timedelta(hours=1)
     store = dist.TCPStore("localhost", 0, None, True, hour, wait_for_workers=False)
-    tell({"port": store.port, **found})
+    send({"port": store.port, **found})
     line = sys.stdin.readline()
     if line:
-        tell({"pairs": run_pairs(torch, json.loads(line), time.monotonic())})
+        send({"pairs": run_pairs(torch, json.loads(line), time.monotonic())})
         sys.stdin.readline()  # the partners may need the store as yet
 
 

@@ -120,9 +120,9 @@ def counts() -> Counts:
     )
 
 
-def _last(told: dict[str, Any], what: str) -> int:
+def _last(status: dict[str, Any], what: str) -> int:
     """A group's last collective; 0 for none, which torch calls -1."""
-    return max(0, int(told[f"last_{what}_collective"]))
+    return max(0, int(status[f"last_{what}_collective"]))
 
 
 def last_collectives() -> list[dict[str, Any]]:
@@ -182,11 +182,11 @@ class ProcessSampler:
             mark = self._fingerprint(each, is_user_file) if is_user_file or is_inner else 0
             values += [mark] * is_user_file
             inner += [mark] * is_inner
-            told = file, each.f_lineno or 0, each.f_code.co_name
+            seen = file, each.f_lineno or 0, each.f_code.co_name
             if len(found) < MOST_FRAMES:
-                found.append(told)
+                found.append(seen)
             elif is_user_file and len(values) == 1:  # the line that is named, however deep it is
-                found[-1] = told
+                found[-1] = seen
             each = each.f_back
         position = hash((tuple(found), place))
         return tuple(found), position, hash(tuple(values)), hash(tuple(inner)), opcode

@@ -85,12 +85,12 @@ def observe() -> None:
         return
 
 
-def stand_by(told: str) -> None:
+def stand_by(setting: str) -> None:
     """Wait for the word, where this Python is to; without it nothing of the program may begin."""
     try:
-        program("in_place_standby").stand_by(told)
+        program("in_place_standby").stand_by(setting)
     except BaseException:
-        if not told.endswith(":"):
+        if not setting.endswith(":"):
             os._exit(1)
 
 

@@ -93,14 +93,14 @@ def dump_by_py_spy(pid: int, spy: str) -> dict[str, object]:
     return {"problem": problem[:300] or "it failed"}
 
 
-def _threads(pid: int, told: list[dict[str, Any]]) -> list[dict[str, object]]:
+def _threads(pid: int, described: list[dict[str, Any]]) -> list[dict[str, object]]:
     """As an observer has them: the main thread first, frames as file, line and function."""
     return [
         {
             "name": each.get("thread_name") or "?",
             "frames": [[f["filename"], f["line"], f["name"]] for f in each["frames"]],
         }
-        for each in sorted(told, key=lambda each: each.get("os_thread_id") != pid)
+        for each in sorted(described, key=lambda each: each.get("os_thread_id") != pid)
         if each.get("thread_name") != OURS
     ]
 
@@ -149,10 +149,10 @@ def main(pod: str, spy: str = "") -> None:
     observed = [pid for pid in observed_processes() if pid != os.getpid() and is_in_pod(pid, pod)]
     for pid in observed:
         try:
-            told = json.loads(ask_observer(pid))
+            answer = json.loads(ask_observer(pid))
         except (OSError, ValueError):
-            told = describe_silent(pid, spy)
-        print(json.dumps(dict(told, pid=pid)), flush=True)
+            answer = describe_silent(pid, spy)
+        print(json.dumps(dict(answer, pid=pid)), flush=True)
     for pid in unobserved_ranks(observed):
         print(json.dumps(dict(describe_silent(pid, spy), pid=pid, observed=False)), flush=True)
 

@@ -40,8 +40,8 @@ class StackServer:
                 if struct.unpack("3i", credentials)[1] not in (0, os.getuid()):
                     return
                 peer.settimeout(TIMEOUT_SECONDS)
-                told = {"rank": rank, "doing": doing, "threads": threads()}
-                peer.sendall(json.dumps(told).encode())
+                answer = {"rank": rank, "doing": doing, "threads": threads()}
+                peer.sendall(json.dumps(answer).encode())
 
 
 def threads() -> list[dict[str, object]]:

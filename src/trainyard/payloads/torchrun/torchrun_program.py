@@ -28,15 +28,15 @@ OBSERVE, OBSERVER_PATH = "TRAINYARD_OBSERVE", "/t9k/observer"
 """The observer's variable, and its folder for PYTHONPATH."""
 WAITS_AT_END = "way to end a replica that waits for the others at its end"
 
-_said: set[str] = set()
+_warned: set[str] = set()
 at_end: list[Callable[[], None]] = []
 """What is to be done when the ranks have ended, before this process ends."""
 
 
 def warn_once(behaviour: str, error: Exception) -> None:
     """Say on stderr, once a process, which behaviour of ours this torch does not allow."""
-    if behaviour not in _said:
-        _said.add(behaviour)
+    if behaviour not in _warned:
+        _warned.add(behaviour)
         print(f"trainyard: this torch has no {behaviour} ({error})", file=sys.stderr, flush=True)
 
 
