@@ -14,6 +14,7 @@ from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.embedded.node.containers.gpus import RESOURCE, detect
 from trainyard.embedded.node.containers.inherited_environment import inherited_variables
 from trainyard.machine import interpreters
+from trainyard.machine.interpreters import foreign_package
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
@@ -48,14 +49,6 @@ if origin and not os.path.isdir(os.path.join(os.path.dirname(origin), "kinds")):
 answer = [sys.executable, sys.version.split()[0], torch, cuda, missing, foreign]
 print(json.dumps(answer))
 """
-
-
-def foreign_text(place: str) -> str:
-    """What to say of a package of our import name that is not ours."""
-    return (
-        f"warning: the trainyard in {place} is another project's package: a script that imports "
-        "trainyard gets that one. Remove it (pip uninstall trainyard); this one is trainyard-jobs"
-    )
 
 
 class GroundError(TrainyardError):
@@ -140,8 +133,10 @@ class Ground:
     def lines(self, isolation: str) -> list[str]:
         """The first lines of a run: what it runs on, and what is wrong with that."""
         facts = self.facts()
-        foreign = facts.foreign if facts else ""
-        return [self._line(isolation), *([foreign_text(foreign)] if foreign else [])]
+        if facts is None or not facts.foreign:
+            return [self._line(isolation)]
+        text, fix = foreign_package(facts.executable, facts.foreign)
+        return [self._line(isolation), f"warning: {text}; remove it: {fix}"]
 
     def _line(self, isolation: str) -> str:
         facts = self.facts()

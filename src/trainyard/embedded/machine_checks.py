@@ -17,6 +17,7 @@ from trainyard.embedded.doctor_findings import DoctorContext, DoctorFinding, Fin
 from trainyard.embedded.node.containers.gpus import detect
 from trainyard.embedded.node.pod_runtime_process import PodRuntimeFailed, start_pod_runtime
 from trainyard.machine import rlimits
+from trainyard.machine.interpreters import foreign_package
 from trainyard.podruntime.protocol import SetNetwork
 
 _LOW_DISK_BYTES, _NO_DISK_BYTES = 1 << 30, 64 << 20
@@ -189,9 +190,7 @@ def python(context: DoctorContext) -> Iterator[DoctorFinding]:
         fix = f"{has.executable} -m pip install torch, or activate the environment that has it"
         yield DoctorFinding("Python", "note", f"{text}, without torch", fix)
     if has.foreign:
-        text = f"{has.executable} has another project's package called trainyard: {has.foreign}"
-        fix = f"{has.executable} -m pip uninstall trainyard; this project's is trainyard-jobs"
-        yield DoctorFinding("Python", "problem", text, fix)
+        yield DoctorFinding("Python", "problem", *foreign_package(has.executable, has.foreign))
 
 
 _PROGRAMS: Mapping[str, str] = {

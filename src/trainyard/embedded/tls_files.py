@@ -64,12 +64,11 @@ def make_kubeconfig(
     port: int,
     authority: Path,
     token: str,
-    host: str = "127.0.0.1",
     namespace: str = "default",
 ) -> dict[str, Any]:
     """A kubeconfig with one context that is whole in itself (no paths in it)."""
     encoded = base64.b64encode(authority.read_bytes()).decode()
-    server = {"server": f"https://{host}:{port}", "certificate-authority-data": encoded}
+    server = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": encoded}
     context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace}
     return {
         "apiVersion": "v1",

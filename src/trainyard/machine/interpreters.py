@@ -53,6 +53,13 @@ def active_interpreter(environment: Mapping[str, str]) -> str:
     return python if python is not None and is_environment(python) else ""
 
 
+def foreign_package(python: str, place: str) -> tuple[str, str]:
+    """What to say of a package of our import name, in `place`, that is not ours, and how to remove
+    it from the environment of the interpreter `python`."""
+    text = f"the trainyard in {place} is another project's package, which scripts import there"
+    return text, f"{python} -m pip uninstall trainyard; this project's is trainyard-jobs"
+
+
 def with_interpreter(environment: Mapping[str, str], python: str) -> dict[str, str]:
     """Put the interpreter's folder first on the PATH, if it exists and is not first yet."""
     if not python or python == find_interpreter(environment) or not os.access(python, os.X_OK):

@@ -56,7 +56,6 @@ class LeaderElection:
         self._renewed_at = 0.0
         self._lease: dict[str, Any] | None = None
         """The Lease as this process wrote it last."""
-        self.is_leader = False
         self.problem = ""
         """Why the last attempt failed; "" if it did not."""
 
@@ -86,7 +85,6 @@ class LeaderElection:
                 wanted = 2 * timeout
             timeout = min(max(wanted, settings.retry_period / 2), settings.renew_deadline)
             await asyncio.sleep(self._pause())
-        self.is_leader = True
         log.info("%s leads", self.identity)
 
     def _pause(self) -> float:
@@ -105,7 +103,6 @@ class LeaderElection:
         try:
             await self._renew_while(task)
         finally:
-            self.is_leader = False
             task.cancel()
             await asyncio.wait([task])
         if not task.cancelled():

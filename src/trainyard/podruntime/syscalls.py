@@ -150,8 +150,8 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = 
         _check(-1, f"mount {kind or source} on {target}")
 
 
-def umount(target: str, flags: int = MNT_DETACH) -> None:
-    _check(_libc.umount2(os.fsencode(target), ctypes.c_int(flags)), f"umount {target}")
+def umount(target: str) -> None:
+    _check(_libc.umount2(os.fsencode(target), ctypes.c_int(MNT_DETACH)), f"umount {target}")
 
 
 def pivot_root(new: str, old: str) -> None:

@@ -19,6 +19,7 @@ import pytest
 from tests.shipped_programs import ship
 from tests.unit.gates.sources import PACKAGE
 
+from trainyard.embedded.resources.pod.pod_defaults import TERMINATION_MESSAGE_PATH
 from trainyard.payloads import launch, node_check, shipping
 
 FILES = {**launch.FILES, **node_check.FILES}
@@ -119,3 +120,10 @@ def test_every_module_is_shipped_unless_it_is_for_the_controller() -> None:
     inlined = {"rank_output", "crash_stack"}
     types = {"payload_messages", "node_check.node_check_messages"}
     assert modules - shipped - appended - inlined - types == {"shipping"}
+
+
+def test_payloads_and_the_node_have_the_same_default_for_a_termination_message() -> None:
+    default = f'"{TERMINATION_MESSAGE_PATH}"'
+    assert all(
+        default in shipping.source(name) for name in ("crash_stack", "observer.sitecustomize_hook")
+    )

@@ -22,6 +22,7 @@ from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.node.volumes.host_folders import path_component
 from trainyard.embedded.node.volumes.pod_volumes import PodVolumes
+from trainyard.embedded.resources.pod.pod_defaults import TERMINATION_MESSAGE_PATH
 from trainyard.kube import embedded_contract
 from trainyard.machine import interpreters
 from trainyard.machine.users import User
@@ -135,7 +136,7 @@ def _own_binds(
 ) -> list[Bind]:
     context = volumes.context
     folder, settings = context.folder, context.settings
-    message_path = container.get("terminationMessagePath", "/dev/termination-log")
+    message_path = container.get("terminationMessagePath", TERMINATION_MESSAGE_PATH)
     message_file = termination_message_path(folder, container["name"])
     host_folders.ensure_folder(os.path.dirname(message_file))
     write_file(message_file, b"", 0o666)

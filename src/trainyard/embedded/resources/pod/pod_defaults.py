@@ -18,8 +18,10 @@ _SPEC = {
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
 }
+TERMINATION_MESSAGE_PATH = "/dev/termination-log"
+"""Payloads say it too, since they import nothing of ours; `test_payloads` compares them."""
 _CONTAINER = {
-    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePath": TERMINATION_MESSAGE_PATH,
     "terminationMessagePolicy": "File",
 }
 _PROBE = {
