@@ -113,7 +113,7 @@ cluster: control-plane
 # What does not wait for Leases, restarts of servers or many jobs.
 cluster-quick: $(STAMP)
 	$(BIN)/pytest $(foreach each,administration definitions doctor jobs kueue manifests \
-		nonsense progress readiness rights tensorboards,tests/cluster/test_$(each).py)
+		nonsense progress readiness rights tensorboards versions,tests/cluster/test_$(each).py)
 
 matrix: $(STAMP)
 	$(BIN)/python -m tools.matrix

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.earlier_versions import SOURCES
 from tests.embedded.command_line import CommandLine, Object, until
 from tests.embedded.lifecycle_yard import CLAIM, Yard, generic, pytorch, replicas, template
-from tests.embedded.test_upgrade_matrix import SOURCES, WAITS, launched_over_ssh
+from tests.embedded.test_upgrade_matrix import WAITS, launched_over_ssh
 from tests.fuzz import asks
 from tests.tools import require, soak
 from trainyard.composition.late_imports import OF_REPORT, PROGRAMS

@@ -14,9 +14,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.earlier_versions import DAY_26, NOW
 from tests.embedded.command_line import until
 from tests.embedded.lifecycle_yard import generic, pytorch, replicas, template
-from tests.embedded.test_upgrade_matrix import DAY_26, NOW, WAITS, Machine, machine
+from tests.embedded.test_upgrade_matrix import WAITS, Machine, machine
 from tests.tools import soak
 
 __all__ = ["machine"]

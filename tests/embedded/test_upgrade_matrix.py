@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.earlier_versions import DAY_25, DAY_26, MORE, NOW, sources_of
 from tests.embedded.command_line import Object, until
 from tests.embedded.lifecycle_yard import (
     CLAIM,
@@ -29,20 +30,8 @@ from tests.embedded.lifecycle_yard import (
     replicas,
     template,
 )
-from tests.embedded.versions import SOURCES, sources_of
 from tests.tools import require, soak
 
-NOW = "now"
-DAY_25 = "cf2ccd5561a5422efda42a444a754d7ac2b83317"
-DAY_26 = "7b37b339ce7cee1185ce0aff7c5b7cf4d9ebc3c2"
-"""The first commits of two days."""
-MORE = (
-    "ade47bcb80f95350adad6c202dd70dee75936b93",
-    "1aa512ada2988cf591c5c2d3882d9a9a8ab6e1ee",
-    "112eee30c17bc1b4f3629d101f521ed6adcb84e1",
-    "c90fe02aabd7f7056f56272630d7cbedd3f6ddd2",
-    "938f47edbfd921361b207f991dceb453ec9da332",
-)
 ROUTES: Sequence[Sequence[str]] = [(DAY_25, NOW, DAY_26, NOW), (NOW, DAY_26, NOW)]
 if soak(0, 1):
     EVERY = (*MORE, DAY_25, DAY_26)
@@ -83,8 +72,7 @@ class Machine(Yard):
 
     def use(self, version: str) -> None:
         """Every command is that of the version from now on."""
-        there = SOURCES if version == NOW else sources_of(version, self._sources)
-        self.environment["PYTHONPATH"] = str(there)
+        self.environment["PYTHONPATH"] = str(sources_of(version, self._sources))
 
     def change(self, version: str) -> None:
         """Put the version under the jobs: with `restart`, or as it was done before."""
