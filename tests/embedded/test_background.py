@@ -167,12 +167,36 @@ def test_a_cluster_that_ends_without_its_node_says_why_and_replaces_the_pods_in_
     os.kill(int(pod_runtime), signal.SIGKILL)
     until(lambda: "no cluster is up" in trainyard.run("status", code=None), "the cluster ends")
     reason = "the last one failed: the node's shim process is gone, and all pods with it"
-    assert reason in trainyard.run("status", code=3)
+    said = trainyard.run("status", code=3)
+    assert reason in said
+    assert "replicas that run go on" not in said
     assert not trainyard.processes()
     trainyard.run("up")
-    trainyard.run("wait", "moved", "--for", "phase=Running")
     until(lambda: trainyard.processes("sleep 3600"), "the replica runs again")
-    assert "attempt 1 was ended by worker-0" in trainyard.run("explain", "moved")
+    trainyard.run("wait", "moved", "--for", "phase=Running")
+    assert "attempt 1 was ended by worker-0 (NodeLost)" in trainyard.run("explain", "moved")
+    assert "and all pods with it" in trainyard.run("events", "moved")
+    assert "Restarts:     0 of" in trainyard.run("show", "moved")
+
+
+def test_replicas_that_were_lost_with_their_cluster_and_its_node_are_told_as_that(
+    trainyard: CommandLine,
+) -> None:
+    """As after a power cut."""
+    trainyard.run("up")
+    trainyard.run("submit", "-f", trainyard.manifest("m.yaml", job("moved", ["sleep", "3600"])))
+    trainyard.run("wait", "moved", "--for", "phase=Running")
+    cluster = _pid(trainyard)
+    (shim,) = Path(f"/proc/{cluster}/task/{cluster}/children").read_text().split()
+    os.kill(cluster, signal.SIGKILL)
+    os.kill(int(shim), signal.SIGKILL)
+    until(lambda: not trainyard.processes(), "everything has ended")
+    trainyard.run("up")
+    until(lambda: trainyard.processes("sleep 3600"), "the replica runs again")
+    trainyard.run("wait", "moved", "--for", "phase=Running")
+    assert "attempt 1 was ended by worker-0 (NodeLost)" in trainyard.run("explain", "moved")
+    assert "and all pods with it" in trainyard.run("events", "moved")
+    assert "Restarts:     0 of" in trainyard.run("show", "moved")
 
 
 @pytest.mark.parametrize("version", oldest_and_newest_kubectl())

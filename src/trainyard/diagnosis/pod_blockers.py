@@ -157,7 +157,7 @@ def lost(situation: Situation) -> Iterator[Cause]:
     """Pods whose node has gone, or that the cluster took away (decision 26)."""
     for pod in situation.pods:
         condition = pod.condition("Ready")
-        is_lost = pod.status.get("reason") == "NodeLost"
+        is_lost = pod.status.get("reason") == "NodeLost" and pod.phase != "Failed"
         if is_lost or "Unknown" in (pod.phase, condition.get("status")):
             node = pod.node or "?"
             message = pod.status.get("message") or condition.get("message")

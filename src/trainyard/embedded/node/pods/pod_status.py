@@ -16,6 +16,8 @@ Status = dict[str, Any]
 ENDED = ("Succeeded", "Failed")
 """Phases that are terminal."""
 _LOST = "the container was lost with the node's shim process; its exit code is unknown"
+NODE_LOST = ("NodeLost", "the node's shim process ended, and all pods with it")
+"""Reason and message of a pod that ended with the pod runtime, as by a reboot."""
 _KILLED_CODE, _SIGKILL = 137, 9
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
 _HEALTHY_SECONDS = 600.0

@@ -416,8 +416,11 @@ class PodWorker:
         record = log_reader.exit_record(self.resources.log_path(run))
         if record is not None:
             self._on_exit(run, record)
-        else:
-            pod_status.mark_lost(run, time.time_ns())
+            return
+        pod_status.mark_lost(run, time.time_ns())
+        if run.is_main and not pod_status.will_restart(run, self._object.restart_policy):
+            self._reason, self._message = pod_status.NODE_LOST
+            self._object.emit_event(*pod_status.NODE_LOST, "Warning")
 
     def runtime_gone(self) -> None:
         """The runtime has died, and every container with it."""
