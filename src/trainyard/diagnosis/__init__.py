@@ -5,11 +5,12 @@ Pure: no I/O, no clock. Each rule looks for one kind of cause; the table below h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trainyard.client.job_events import event_time
 from trainyard.diagnosis import (
+    ending_story,
     finished_jobs,
     hang_diagnosis,
     job_blockers,
@@ -84,7 +85,7 @@ def causes(situation: Situation) -> list[Cause]:
         more = list(rule(situation))
         found += more
         if more and rule in _CONCLUSIVE:
-            break
+            return [*found, *ending_story.asked_to_end(situation)]
     return found
 
 
@@ -113,9 +114,10 @@ def _last_attempt(situation: Situation) -> str:
     )
 
 
-def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
+def warnings(situation: Situation, found: Sequence[Cause] = ()) -> list[str]:
     """What else the cluster warned of, each once with its age, newest last."""
     known = "\n".join("\n".join((cause.what, *cause.evidence)) for cause in found)
+    advice = [text for cause in found for text in cause.advice]
     newest: dict[str, Mapping[str, Any]] = {}
     for event in situation.events:
         message = (event.get("message") or "").strip()
@@ -123,6 +125,7 @@ def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
             event.get("type") != "Warning"
             or event.get("reason") in _EXPLAINED_REASONS
             or message in known
+            or any(text in message for text in advice)
         ):
             continue
         if event.get("reason") == "Unhealthy" and _is_probe_passing(situation, event):

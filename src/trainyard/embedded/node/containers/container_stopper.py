@@ -18,11 +18,20 @@ _KILL_SECONDS = 10.0
 
 
 class ContainerStopper:
-    """Stops the containers of one pod; ``is_killed_now()`` ends the grace period at once."""
+    """Stops the containers of one pod; ``is_killed_now()`` ends the grace period at once.
 
-    def __init__(self, prober: Prober, is_killed_now: Callable[[], bool]) -> None:
+    ``outlasts(name)`` is called when a container is still there at the end of its grace period.
+    """
+
+    def __init__(
+        self,
+        prober: Prober,
+        is_killed_now: Callable[[], bool],
+        outlasts: Callable[[str], None],
+    ) -> None:
         self._prober = prober
         self._is_killed_now = is_killed_now
+        self._outlasts = outlasts
 
     async def stop_all(self, targets: Sequence[ProbeTarget], grace: float) -> None:
         """Main containers first, then sidecars, all within ``grace`` seconds."""
@@ -48,6 +57,8 @@ class ContainerStopper:
                 await runtime.request(protocol.Signal(pod, run.name, signal.SIGTERM))
                 await self._wait_for_exit(run, attempt, until)
             if run.is_active and run.attempt == attempt:
+                if grace > 0 and not self._is_killed_now():
+                    self._outlasts(run.name)
                 await runtime.request(protocol.Kill(pod, run.name))
                 await self._wait_for_exit(run, attempt, time.monotonic() + _KILL_SECONDS)
 

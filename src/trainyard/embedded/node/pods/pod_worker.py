@@ -23,6 +23,7 @@ from trainyard.embedded.node.pods.pod_object import PodObject
 from trainyard.embedded.node.pods.pod_resources import NodeContext, PodResources
 from trainyard.embedded.node.pods.pod_status import ContainerRun
 from trainyard.embedded.node.volumes.host_folders import PodRefused
+from trainyard.kube.embedded_contract import GRACE_IS_OVER
 from trainyard.podruntime import log_reader
 from trainyard.podruntime.protocol import ContainerState, PodState
 from trainyard.schema import times
@@ -67,7 +68,7 @@ class PodWorker:
         self._stopped: tuple[int, ...] = ()
         self._stop_task: asyncio.Task[None] | None = None
         self._prober = Prober(self._on_probe)
-        self._stopper = ContainerStopper(self._prober, self._is_killed_now)
+        self._stopper = ContainerStopper(self._prober, self._is_killed_now, self._tell_of_kill)
         self._recover(pod.get("status", {}))
 
     # -- observations -----------------------------------------------------------------------
@@ -351,6 +352,10 @@ class PodWorker:
         """Stop a container within `grace` seconds; None: the grace period of the pod."""
         wanted = self._grace_seconds() if grace is None else grace
         await self._stopper.stop(self._probe_target(run), wanted)
+
+    def _tell_of_kill(self, container: str) -> None:
+        text = f"Container {container} {GRACE_IS_OVER}, and is killed"
+        self._object.emit_event("Killing", text)
 
     def _probe_target(self, run: ContainerRun) -> ProbeTarget:
         return ProbeTarget(self._node.runtime, self._object.uid, self.resources.address, run)
