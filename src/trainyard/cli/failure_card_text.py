@@ -46,9 +46,9 @@ def card_lines(card: FailureCard, width: int = 0, *, is_coloured: bool = False) 
     """Yield the lines of the card, wrapped at `width` columns (0: not), except the command."""
 
     def text(
-        words: str, indent: str, max_lines: int = _MAX_TEXT_LINES, **style: object
+        content: str, indent: str, max_lines: int = _MAX_TEXT_LINES, **style: object
     ) -> Iterator[str]:
-        for line in _wrapped(printable(words).replace("\n", " "), width, indent, max_lines):
+        for line in _wrapped(printable(content).replace("\n", " "), width, indent, max_lines):
             yield click.style(line, **style) if is_coloured and style else line  # type: ignore[arg-type]
 
     yield from text(f"{card.job}: {card.outcome}", "", bold=True)
@@ -67,12 +67,12 @@ def card_lines(card: FailureCard, width: int = 0, *, is_coloured: bool = False) 
         yield f"  $ {card.command}"
 
 
-def _wrapped(words: str, width: int, indent: str, max_lines: int) -> list[str]:
+def _wrapped(content: str, width: int, indent: str, max_lines: int) -> list[str]:
     """Wrap the words; what does not fit into `max_lines` is cut off at the end."""
     if not width:
-        return [indent + words]
+        return [indent + content]
     return textwrap.wrap(
-        words,
+        content,
         max(width, _MIN_WIDTH),
         initial_indent=indent,
         subsequent_indent=indent,

@@ -127,5 +127,5 @@ def running_text(job: Job) -> str:
 def reason(job: Job) -> str:
     """The reason of the Running condition while the job does not run; may be empty."""
     running = job.condition("Running")
-    word = str(running.get("reason") or "") if running.get("status") != "True" else ""
-    return "" if word == "-" else word
+    text = str(running.get("reason") or "") if running.get("status") != "True" else ""
+    return "" if text == "-" else text

@@ -25,7 +25,7 @@ class ContainerView:
     """Since when it runs; may be empty although it does (see `is_running`)."""
     ended = ObjectAt("state", "terminated")
     """How it ended; empty before."""
-    last_words = TextAt("state", "terminated", "message")
+    termination_message = TextAt("state", "terminated", "message")
     """What it wrote last before it ended."""
 
     @property

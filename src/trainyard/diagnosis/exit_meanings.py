@@ -48,14 +48,14 @@ def explain_exit(
         return Reading(TAKEN[reason])
     if (reading := _from_reason(reason, message)) is not None:
         return reading
-    if (meaning := _from_words(code, message, raised)) is not None:
+    if (meaning := _from_output(code, message, raised)) is not None:
         return meaning
     if raised is not None:
         return _from_exception(raised)
-    words = message.strip().splitlines()[0] if reason in NEVER_RAN and message.strip() else ""
-    if words and code not in (NOT_FOUND, NOT_EXECUTABLE):
-        return Reading(f"it could not be started: {words}")
-    why = f": {words}" if words else ""
+    first_line = message.strip().splitlines()[0] if reason in NEVER_RAN and message.strip() else ""
+    if first_line and code not in (NOT_FOUND, NOT_EXECUTABLE):
+        return Reading(f"it could not be started: {first_line}")
+    why = f": {first_line}" if first_line else ""
     if code == NOT_FOUND:
         return Reading(
             f"its command was not found{why}",
@@ -70,7 +70,7 @@ def explain_exit(
     return Reading("its program ended with an error", is_guess=True)
 
 
-def _from_words(code: int | None, message: str, raised: RaisedException | None) -> Reading | None:
+def _from_output(code: int | None, message: str, raised: RaisedException | None) -> Reading | None:
     """What is meant by the words of an exception, or by the last ones of a log without any."""
     if raised is not None:
         if reports_child_failure(raised):
@@ -80,10 +80,10 @@ def _from_words(code: int | None, message: str, raised: RaisedException | None) 
         return Reading(
             f"{refused[1]} is no program that may be run", ("make the file executable (chmod +x)",)
         )
-    return None if code in _FROM_OUTSIDE else find_meaning(_last_words(message))
+    return None if code in _FROM_OUTSIDE else find_meaning(_program_lines(message))
 
 
-def _last_words(message: str) -> str:
+def _program_lines(message: str) -> str:
     """The last lines of a log that are of the program, or the lines of a message; what was written
     long before the end explains nothing."""
     return "\n".join(own_lines(message.split("\n")))

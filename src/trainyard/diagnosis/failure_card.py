@@ -16,7 +16,7 @@ from trainyard.schema.times import parse
 
 _STOPPED = ("Running", "Unknown", "Deleted")
 """Phases of replicas that a failure of another one has stopped, or will."""
-_EXIT_WITH_WORDS = 1
+_EXIT_WITH_MESSAGE = 1
 """Of `sys.exit("words")`, which Python writes last; another code is told of before, or never."""
 _NO_REPLICA = (
     ConditionReason.INVALID_SPEC,
@@ -90,14 +90,16 @@ def _replica_card(situation: Situation, death: ReplicaFailure) -> FailureCard:
     raised = death.raised
     place = raised.place if raised else None
     reason, cause = _reason(death)
-    words = situation.exit_reason(death.pod)
+    exit_reason = situation.exit_reason(death.pod)
     return FailureCard(
         job=_name(situation),
         outcome=_outcome(situation),
         reason=reason,
         who=death.who,
         replica=death.blamed,
-        ending=f"{death.ending}, {words}" if words and words != death.ending else death.ending,
+        ending=f"{death.ending}, {exit_reason}"
+        if exit_reason and exit_reason != death.ending
+        else death.ending,
         peers=_peers(situation, death),
         place=place.where if place else "",
         source=place.source if place else "",
@@ -115,7 +117,7 @@ def _reason(death: ReplicaFailure) -> tuple[str, str]:
         if not reading.is_guess:
             return reading.what, ""
         if death.last_lines:
-            return _last_sentence(death.last_lines), _meaning_of_last_words(death)
+            return _last_sentence(death.last_lines), _meaning_of_last_lines(death)
         return f"it ended with {death.ending}, and wrote nothing of why", ""
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:
@@ -126,9 +128,9 @@ def _reason(death: ReplicaFailure) -> tuple[str, str]:
     return raised.text, cause
 
 
-def _meaning_of_last_words(death: ReplicaFailure) -> str:
+def _meaning_of_last_lines(death: ReplicaFailure) -> str:
     """What the last line of a log is, where no exception and no signal ended the program."""
-    if death.code == _EXIT_WITH_WORDS:
+    if death.code == _EXIT_WITH_MESSAGE:
         return f"with these words its program ended ({death.ending})"
     return f"these are its last words; none of them says why it ended with {death.ending}"
 

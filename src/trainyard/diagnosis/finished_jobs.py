@@ -109,7 +109,7 @@ def _failed_by_replica(situation: Situation, condition: Object) -> Cause:
     if not failure:
         return Cause(
             "a replica failed for good",
-            (*lines_of(condition.get("message")), *quoted(situation.last_words)),
+            (*lines_of(condition.get("message")), *quoted(situation.failure_output)),
             _logs_advice(situation),
         )
     death = replica_failures.failure_of_attempt(situation, failure)
@@ -137,9 +137,9 @@ def quote_failure(death: replica_failures.ReplicaFailure) -> tuple[str, ...]:
     return (f"| {raised.text}", *place)
 
 
-def quoted(words: str) -> tuple[str, ...]:
+def quoted(text: str) -> tuple[str, ...]:
     """The last lines of a log, as evidence."""
-    return tuple(f"| {line}" for line in lines_of(words)[-_QUOTED_LINES:])
+    return tuple(f"| {line}" for line in lines_of(text)[-_QUOTED_LINES:])
 
 
 def _why_not_restarted(

@@ -113,9 +113,9 @@ def _are_both_timed(one: FailedReplica, other: FailedReplica) -> bool:
 def _from_status(situation: Situation, name: str, failure: Object) -> FailedReplica:
     """The replica that the status names; its code and reason are the attempt's."""
     code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
-    words = situation.words_of(name) if reason != "LaunchTimeout" else situation.last_words
+    output = situation.last_output(name) if reason != "LaunchTimeout" else situation.failure_output
     ended = parse(failure.get("endTime")) or _NEVER
-    return _failed_replica(situation, name, code, reason, words, ended)
+    return _failed_replica(situation, name, code, reason, output, ended)
 
 
 def _from_pod(
@@ -123,7 +123,7 @@ def _from_pod(
 ) -> FailedReplica:
     ended = parse(failed.ended.get("finishedAt")) or _NEVER
     found = _failed_replica(
-        situation, pod.name, failed.exit_code, failed.reason, failed.last_words, ended
+        situation, pod.name, failed.exit_code, failed.reason, failed.termination_message, ended
     )
     is_late = (ended - named.at).total_seconds() > _STOPPED_SECONDS
     if found.code == _SIGKILL and found.raised is None and is_late:
@@ -132,10 +132,10 @@ def _from_pod(
 
 
 def _failed_replica(
-    situation: Situation, pod: str, code: int | None, reason: str, words: str, ended: datetime
+    situation: Situation, pod: str, code: int | None, reason: str, output: str, ended: datetime
 ) -> FailedReplica:
     tail = situation.tail_of(pod) or Tail()
-    message = [line for line in words.split("\n") if line.strip()]
+    message = [line for line in output.split("\n") if line.strip()]
     if message and message[-1].rstrip("\r").rpartition("\r")[2] not in tail.lines:
         tail = _with_message(tail, message, ended)  # such as why nothing was started
     blamed = find_blamed_rank(tail.lines)

@@ -75,22 +75,22 @@ def not_launched(situation: Situation) -> Iterator[Cause]:
         return
     pod, container = found
     age = situation.ago(_latest_start(situation) or container.running.get("startedAt"))
-    words = _wait_message(situation, pod)
-    if preflight_difference(words):  # it has started, and has still to say so
+    message = _wait_message(situation, pod)
+    if preflight_difference(message):  # it has started, and has still to say so
         return
-    shown = words or "it does not say yet what it waits for"
+    shown = message or "it does not say yet what it waits for"
     limit = situation.job.run_policy.get("launchTimeoutSeconds", _DEFAULT_SECONDS)
     replica = situation.replica(pod)
     evidence = [f"{replica} launches the training, which may take {limit} s in all"]
     evidence += _sshd_lines(situation)
-    if "no rank has begun" in words:
+    if "no rank has begun" in message:
         evidence += [f"| {line}" for line in _probe_lines(situation, pod.name)[-_QUOTED_LINES:]]
     others = [situation.replica(each) for each in _awaited(situation, pod)]
     yield Cause(
         f"its launch has not started for {duration(age)}: {shown}",
         tuple(evidence),
         (
-            *_advice(words),
+            *_advice(message),
             f"`trainyard logs {situation.job.name} --replica {(others or [replica])[0]}`",
         ),
     )
@@ -117,8 +117,8 @@ def _awaited(situation: Situation, leader: PodView) -> list[PodView]:
 
 def _wait_message(situation: Situation, pod: PodView) -> str:
     for event in situation.events_about(pod.name, "Unhealthy"):
-        if words := launch_wait_message(str(event.get("message") or "")):
-            return words
+        if message := launch_wait_message(str(event.get("message") or "")):
+            return message
     condition = situation.job.condition("Launched")
     if condition.get("reason") != ConditionReason.LAUNCH_WAITS:
         return ""
@@ -147,5 +147,5 @@ def _sshd_lines(situation: Situation) -> list[str]:
     ]
 
 
-def _advice(words: str) -> tuple[str, ...]:
-    return tuple(advice for pattern, advice in _ADVICE if re.search(pattern, words))[:2]
+def _advice(message: str) -> tuple[str, ...]:
+    return tuple(advice for pattern, advice in _ADVICE if re.search(pattern, message))[:2]

@@ -43,7 +43,7 @@ class ReplicaFailure:
     ending: str
     """`exit code 3`, or the reason where there is no code."""
     reading: Reading
-    words: str
+    output: str
     evidence: tuple[str, ...] = ()
     logs: str = ""
     """Options of `trainyard logs` that show what it wrote."""
@@ -81,11 +81,11 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     replica = situation.replica(name)
     # The pod of a launch that took too long did not end of itself.
     of_pod = suspect.reason != "LaunchTimeout"
-    words = without_torchrun_report("\n".join(suspect.tail.lines))
+    output = without_torchrun_report("\n".join(suspect.tail.lines))
     probe = _failed_probe(situation, name, failure)
     code, reason = suspect.code, suspect.reason
     reading, evidence = probe or (
-        exit_meanings.explain_exit(code, reason, words, suspect.raised),
+        exit_meanings.explain_exit(code, reason, output, suspect.raised),
         (),
     )
     reading = full_volumes.name_full_volume(situation, name, reading, suspect.raised)
@@ -99,12 +99,12 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         code=code,
         ending=f"exit code {code}" if code is not None else reason or "taken away",
         reading=reading,
-        words=words,
+        output=output,
         evidence=evidence,
         logs=f" --replica {replica}" + (f" -c {beside}" if beside else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
         is_taken=code is None and reason in exit_meanings.TAKEN,
-        never_starts=never_starts(reason, words) != "",
+        never_starts=never_starts(reason, output) != "",
         ruling=str(failure.get("message") or ""),
         raised=raised,
         last_lines=() if raised else own_lines(suspect.tail.lines),

@@ -11,7 +11,7 @@ from trainyard.client.attempt_logs import last_attempt
 from trainyard.client.job_view import Job
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import PodView
-from trainyard.kinds.shared.reasons import without_torchrun_report, words_of_failure
+from trainyard.kinds.shared.reasons import parse_failure_message, without_torchrun_report
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -60,13 +60,13 @@ class Situation:
                 yield event
 
     @property
-    def last_words(self) -> str:
+    def failure_output(self) -> str:
         """The last lines of the log of the replica that failed last, as its condition has them."""
         return self._replica_failure[1]
 
     @property
     def _replica_failure(self) -> tuple[str, str]:
-        return words_of_failure(str(self.job.condition("ReplicaFailure").get("message") or ""))
+        return parse_failure_message(str(self.job.condition("ReplicaFailure").get("message") or ""))
 
     def pod(self, name: str) -> PodView | None:
         """The pod of this name, as long as it exists."""
@@ -86,12 +86,12 @@ class Situation:
         failed = self.job.failed_container(pod) if pod else None
         return "" if failed is None or failed.reason in _OF_ITSELF else failed.reason
 
-    def words_of(self, pod_name: str) -> str:
+    def last_output(self, pod_name: str) -> str:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
         failed = self.job.failed_container(pod) if pod else None
-        reported = self.last_words if self._replica_failure[0] == pod_name else ""
-        lines = ((failed and failed.last_words) or reported).split("\n")
+        reported = self.failure_output if self._replica_failure[0] == pod_name else ""
+        lines = ((failed and failed.termination_message) or reported).split("\n")
         return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))
 
 

@@ -31,9 +31,9 @@ class Message:
         if not rest or self._lines > _MOST_LINES or len(self.text) > _LONGEST:
             return False
         if self.is_native:
-            self.is_native, is_words = False, rest.startswith("what():")
-            self.text = rest.removeprefix("what():").strip() if is_words else ""
-            return is_words
+            self.is_native, is_message = False, rest.startswith("what():")
+            self.text = rest.removeprefix("what():").strip() if is_message else ""
+            return is_message
         if self.text.startswith("NCCL error"):
             return self._of_nccl(rest)
         is_wrapped = self.column + 1 + len(rest.split()[0]) > self.width > 0

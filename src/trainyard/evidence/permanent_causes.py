@@ -26,7 +26,7 @@ _SIGNAL_BASE = 128
 _CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 _GENERIC_CODE = 1
 """An exit code that any failure, or that of a peer, may lead to."""
-_WORDS_LINES = 3
+_QUOTED_LINES = 3
 _LONGEST = 160
 _TRANSIENT_TYPE = re.compile(
     r"(?i)timeout|timedout|connect|network|unavailable|temporar|retry|throttl|ratelimit|toomany"
@@ -36,7 +36,7 @@ _TRANSIENT_TYPE = re.compile(
     r"|localentrynotfound|offlinemode|staleelement|hungup"
 )
 """Classes whose failures come and go."""
-_TRANSIENT_WORDS = re.compile(
+_TRANSIENT_MESSAGE = re.compile(
     r"(?i)timed? ?out|temporar|try(?:ing)? again|retr(?:y|ies)\b|unavailable|unreachable|reset by"
     r"|refused|connection|broken pipe|name or service not known|name resolution|couldn't connect"
     r"|could not (?:connect|resolve)|no route to host|too many requests|rate.?limit|slow ?down"
@@ -135,7 +135,7 @@ def _is_transient(raised: RaisedException) -> bool:
             comes_from_server(each)
             or _is_unexplained_abort(each)
             or _TRANSIENT_TYPE.search(name)
-            or _TRANSIENT_WORDS.search(each.message)
+            or _TRANSIENT_MESSAGE.search(each.message)
         ):
             return True
         each = each.root
@@ -162,7 +162,7 @@ def _from_last_lines(code: int, reason: str, lines: list[str]) -> Cause | None:
     text = "\n".join(last)
     if reason in NEVER_RAN:
         return _cause(f"exit code {code}", last[-1]) if never_starts(reason, text) else None
-    if _TRANSIENT_WORDS.search(text):
+    if _TRANSIENT_MESSAGE.search(text):
         return None
     if not last and code == _GENERIC_CODE:
         return None
@@ -171,7 +171,7 @@ def _from_last_lines(code: int, reason: str, lines: list[str]) -> Cause | None:
 
 
 def _last_lines(lines: list[str]) -> tuple[str, ...]:
-    return own_lines(lines, _WORDS_LINES)
+    return own_lines(lines, _QUOTED_LINES)
 
 
 def _cause(what: str, line: str) -> Cause:

@@ -14,7 +14,7 @@ _TYPE = re.compile(
     r"|SignalException|BrokenPipeError"
     r"|Connection(?:Reset|Aborted)Error|KeyboardInterrupt)$"
 )
-_WORDS = re.compile(
+_MESSAGE = re.compile(
     r"(?i)connection (?:closed|reset) by (?:remote )?peer|broken pipe|connection was likely closed"
     r"|socket closed|remote process (?:exited|has failed)|pair closure|ncclRemoteError"
     r"|Watchdog caught collective|Some NCCL operations have failed|wait timeout after"
@@ -37,7 +37,7 @@ def is_secondary(raised: RaisedException) -> bool:
     """Whether it only says that a peer failed first, or that the process was asked to end."""
     if comes_from_server(raised):
         return False
-    if _TYPE.search(raised.type) or _WORDS.search(raised.message):
+    if _TYPE.search(raised.type) or _MESSAGE.search(raised.message):
         return True
     return (
         raised.root is not None

@@ -18,8 +18,8 @@ _FLAG = re.compile(r"--?(?P<name>[A-Za-z_][\w.-]*)\Z")
 
 def is_secret(name: str) -> bool:
     """Whether a variable or an option of this name holds a secret, as ``HF_TOKEN`` does."""
-    words = re.sub(r"\W", "_", _CAMEL.sub("_", name)).upper().split("_")
-    return not _SECRET_WORDS.isdisjoint(words)
+    parts = re.sub(r"\W", "_", _CAMEL.sub("_", name)).upper().split("_")
+    return not _SECRET_WORDS.isdisjoint(parts)
 
 
 def may_be_recorded(name: str, value: str) -> bool:

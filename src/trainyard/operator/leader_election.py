@@ -134,14 +134,14 @@ class LeaderElection:
     async def _try(self) -> bool:
         """Take or renew the Lease; whether it is held now."""
         try:
-            held = await self._take()
+            is_leader = await self._take()
         except KubeError as error:
             if str(error) != self.problem:
                 log.warning("lease %s: %s", self._settings.name, error)
             self.problem = str(error)
             return False
         self.problem = ""
-        return held
+        return is_leader
 
     async def _take(self) -> bool:
         settings = self._settings

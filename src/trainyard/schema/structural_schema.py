@@ -33,7 +33,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list, tuple),
 }
-_WORDS = {
+_TYPE_TEXTS = {
     "string": "a string",
     "integer": "an integer",
     "number": "a number",
@@ -76,9 +76,9 @@ def describe(value: Any) -> str:
 
 def wrong_type(value: Any, wanted: str) -> str:
     """The message for a value of the wrong type, with the fix where it is known."""
-    text = f"must be {_WORDS[wanted]}, not {describe(value)}"
+    text = f"must be {_TYPE_TEXTS[wanted]}, not {describe(value)}"
     if value is None:
-        return f"has no value; remove the key or give it {_WORDS[wanted]}"
+        return f"has no value; remove the key or give it {_TYPE_TEXTS[wanted]}"
     if wanted == "string" and isinstance(value, bool | int | float):
         return f"{text}; quote it"
     if wanted in ("integer", "number", "boolean") and isinstance(value, str):

@@ -24,10 +24,10 @@ _KINDS = {
 
 
 @asynccontextmanager
-async def fault_process(module: str, *words: str, otherwise: str) -> AsyncIterator[None]:
+async def fault_process(module: str, *arguments: str, otherwise: str) -> AsyncIterator[None]:
     """For the block, the fault of `python -m MODULE WORDS`; TrainyardError where it cannot be."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, *words),
+        *(sys.executable, "-m", module, *arguments),
         stdin=PIPE,
         stdout=PIPE,
         stderr=PIPE,

@@ -46,9 +46,9 @@ class FillableDisk(NamedTuple):
 
     def keep_full(self) -> AbstractAsyncContextManager[None]:
         """Full for the duration of the block; raises TrainyardError if that is impossible."""
-        words = ("full", str(self.pid), str(self.path))
+        arguments = ("full", str(self.pid), str(self.path))
         return fault_process(
-            __name__, *words, otherwise="cannot fill the file system of the claims"
+            __name__, *arguments, otherwise="cannot fill the file system of the claims"
         )
 
 

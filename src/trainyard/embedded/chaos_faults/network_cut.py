@@ -17,8 +17,8 @@ from trainyard.podruntime.network.netlink import POD_LINK_INDEX, Netlink
 
 def cut_off(pod: Process, pod_runtime: Process) -> AbstractAsyncContextManager[None]:
     """For the block; `pod` is one of the pod's processes. Raises TrainyardError where it cannot."""
-    words = (str(pod.pid), str(pod_runtime.pid))
-    return fault_process(__name__, *words, otherwise="cannot cut the pod off")
+    arguments = (str(pod.pid), str(pod_runtime.pid))
+    return fault_process(__name__, *arguments, otherwise="cannot cut the pod off")
 
 
 def main(pod: str, pod_runtime: str) -> None:

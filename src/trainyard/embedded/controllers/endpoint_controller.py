@@ -174,7 +174,7 @@ class EndpointController:
         metadata = objects.slice_metadata(owner, service, manager)
         kept, new = objects.plan_slices(groups, present)
         for name, wanted in kept.items():
-            if not _holds(present[name], wanted, metadata["labels"]):
+            if not _is_current(present[name], wanted, metadata["labels"]):
                 await self._change_slice(key, name, wanted, metadata["labels"])
         for name in present.keys() - kept.keys():
             self._slices[key].pop(name, None)
@@ -196,7 +196,7 @@ class EndpointController:
             self._slices[key][name] = await self._api.update(_SLICES, key[0], name, change)
 
 
-def _holds(present: Object, wanted: Object, labels: Mapping[str, str]) -> bool:
+def _is_current(present: Object, wanted: Object, labels: Mapping[str, str]) -> bool:
     has = all(present[field] == value for field, value in wanted.items())
     return has and present["metadata"]["labels"] == labels
 

@@ -159,8 +159,8 @@ def _named(resource: Resource, namespace: str, name: str) -> Object:
 
 
 def _allocated(pods: Sequence[PodEntry]) -> dict[str, str]:
-    held = total(pod.requests for pod in pods if pod.node and pod.phase not in _ENDED)
-    return {name: format_amount(name, value) for name, value in held.items() if name != PODS}
+    used = total(pod.requests for pod in pods if pod.node and pod.phase not in _ENDED)
+    return {name: format_amount(name, value) for name, value in used.items() if name != PODS}
 
 
 def _queue_status(pods: Sequence[PodEntry], groups: int) -> Object:

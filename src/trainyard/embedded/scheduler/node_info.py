@@ -99,34 +99,34 @@ class NodeInfo:
     def __init__(self, capacity: Mapping[str, int], *, is_strict: bool) -> None:
         self.capacity = dict(capacity)
         self.is_strict = is_strict
-        self._holders: dict[str, PodEntry] = {}
+        self._pods: dict[str, PodEntry] = {}
         self._leaving: set[str] = set()
         self._jobs: dict[str, dict[str, PodEntry]] = {}
 
     def add_pod(self, pod: PodEntry) -> None:
         """From now on the pod holds what it requests."""
-        self._holders[pod.uid] = pod
+        self._pods[pod.uid] = pod
         self._jobs.setdefault(pod.job, {})[pod.uid] = pod
 
     def remove_pod(self, uid: str) -> bool:
         """Free what a pod held; returns whether it held anything."""
         self._leaving.discard(uid)
-        pod = self._holders.pop(uid, None)
+        pod = self._pods.pop(uid, None)
         if pod is None:
             return False
-        holders = self._jobs[pod.job]
-        del holders[uid]
-        if not holders:
+        pods = self._jobs[pod.job]
+        del pods[uid]
+        if not pods:
             del self._jobs[pod.job]
         return True
 
-    def holds(self, uid: str) -> bool:
+    def has_pod(self, uid: str) -> bool:
         """Whether the pod holds its requests."""
-        return uid in self._holders
+        return uid in self._pods
 
     def mark_leaving(self, uid: str) -> None:
         """The pod is being deleted and will free what it holds."""
-        if uid in self._holders:
+        if uid in self._pods:
             self._leaving.add(uid)
 
     def remaining_pods(self, job: str) -> list[PodEntry]:
@@ -142,9 +142,9 @@ class NodeInfo:
             and value > (capacity := self.capacity.get(name, 0))
         ]
 
-    def holders(self) -> Iterable[PodEntry]:
+    def pods(self) -> Iterable[PodEntry]:
         """The pods that hold a part."""
-        return self._holders.values()
+        return self._pods.values()
 
     def effective_requests(self, pods: Iterable[PodEntry]) -> Amounts:
         """What pods of one job count for: unless strict, at most the machine (decision 39)."""

@@ -51,17 +51,17 @@ class QueueLimits:
         """Why these pods may not start through this queue now, or ""."""
         if self.is_closed:
             return f"queue {self.name} is closed"
-        held = total(
-            node.effective_requests([pod]) for pod in node.holders() if pod.queue == self.name
+        used = total(
+            node.effective_requests([pod]) for pod in node.pods() if pod.queue == self.name
         )
         wanted = total(node.effective_requests([pod]) for pod in pods)
-        for name, value in add(held, wanted).items():
+        for name, value in add(used, wanted).items():
             limit = self.quota.get(name)
             if limit is not None and value > limit and name != PODS:
                 asked = wanted.get(name, 0)
                 return (
                     f"queue {self.name} allows {describe_amount(name, limit)}: "
-                    f"{format_amount(name, held.get(name, 0))} in use, "
+                    f"{format_amount(name, used.get(name, 0))} in use, "
                     f"{format_amount(name, asked)} wanted"
                     + (", more than it allows at all" if asked > limit else "")
                 )

@@ -56,7 +56,7 @@ class _SchedulingUnit:
     pods: tuple[PodEntry, ...]
     queue: QueueLimits | None = None
     group: PodGroupRules | None = None
-    hold_reason: str = ""
+    wait_reason: str = ""
     is_gang: bool = False
     is_forming: bool = False
     """Its pods are still being created; no warning is due."""
@@ -159,7 +159,7 @@ class Scheduler:
             if event.type == "DELETED":
                 self._reported_reasons.pop(_clamped_key(owner_reference(event.object)), None)
             return self._node.remove_pod(uid) and bool(self._waiting)
-        if self._node.holds(uid):
+        if self._node.has_pod(uid):
             if "deletionTimestamp" in event.object["metadata"]:
                 self._node.mark_leaving(uid)
             return False
@@ -189,7 +189,7 @@ class Scheduler:
 
     def _schedule_unit(self, unit: _SchedulingUnit) -> list[Coroutine[Any, Any, None]]:
         """What is to be written so that the pods of a unit start, or wait and say why."""
-        if reason := unit.hold_reason or self._rejection_reason(unit):
+        if reason := unit.wait_reason or self._rejection_reason(unit):
             writes = [self._report_unschedulable(pod, reason) for pod in unit.pods]
             return writes if unit.is_forming else [*writes, self._warn(unit, reason)]
         for pod in unit.pods:
@@ -222,8 +222,8 @@ class Scheduler:
                 grouped.setdefault((pod.namespace, pod.group), []).append(pod)
             elif pod.queue:
                 queue = self._queues.get(pod.queue)
-                hold = "" if queue else f"queue {pod.queue} does not exist"
-                units.append(_SchedulingUnit((pod,), queue, None, hold))
+                reason = "" if queue else f"queue {pod.queue} does not exist"
+                units.append(_SchedulingUnit((pod,), queue, None, reason))
             else:
                 by_job.setdefault(pod.job, []).append(pod)
         for key, pods in grouped.items():
@@ -245,12 +245,12 @@ class Scheduler:
         if wanted == team.size and (never := self._node.lasting_shortages(team.needs)):
             return [
                 _SchedulingUnit(
-                    tuple(pods), hold_reason=_shortage_message(team.size, never), is_gang=True
+                    tuple(pods), wait_reason=_shortage_message(team.size, never), is_gang=True
                 )
             ]
         if len(pods) < first:
-            hold = f"waits for other pods of its job: {first} start together"
-            return [_SchedulingUnit(tuple(pods), hold_reason=hold, is_forming=True)]
+            reason = f"waits for other pods of its job: {first} start together"
+            return [_SchedulingUnit(tuple(pods), wait_reason=reason, is_forming=True)]
         later = [_SchedulingUnit((pod,), after=pods[0]) for pod in pods[first:]]
         return [_SchedulingUnit(tuple(pods[:first]), is_gang=True), *later]
 
@@ -258,16 +258,16 @@ class Scheduler:
         """A PodGroup as one unit while it waits; single pods once its minimum runs."""
         group = self._groups.get(key)
         if group is None:
-            hold = f"pod group {key[1]} does not exist"
-            return [_SchedulingUnit((pod,), None, None, hold) for pod in pods]
+            reason = f"pod group {key[1]} does not exist"
+            return [_SchedulingUnit((pod,), None, None, reason) for pod in pods]
         name = pods[0].queue or group.queue
         queue = self._queues.get(name)
-        running = [p for p in self._node.holders() if (p.namespace, p.group) == key]
-        hold = f"queue {name} does not exist" if queue is None else ""
+        running = [p for p in self._node.pods() if (p.namespace, p.group) == key]
+        reason = f"queue {name} does not exist" if queue is None else ""
         least = self._gangs.required_members(pods[0].job, group.min_member)
-        hold = hold or group.missing([*running, *pods], least)
-        if hold:
-            return [_SchedulingUnit(tuple(pods), queue, group, hold)]
+        reason = reason or group.missing([*running, *pods], least)
+        if reason:
+            return [_SchedulingUnit(tuple(pods), queue, group, reason)]
         # Those beyond the minimum start only if there is room.
         first = max(least - len(running), 0)
         pods.sort(key=lambda pod: (pod.created, pod.name))

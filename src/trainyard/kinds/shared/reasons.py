@@ -138,18 +138,18 @@ def launch_wait_message(message: str) -> str:
 
 _FAILURE = re.compile(
     r"Pod\[(?P<pod>[^]]+)\] (?:exited with error code -?\d+|failed)(?: \([^()\n]+\))?"
-    r"(?:: (?P<words>.+?))?"
+    r"(?:: (?P<output>.+?))?"
     r"(?:\nFailure \d+ in a row by .+, with nothing gained in between: a restart will not help\.)?",
     re.DOTALL,
 )
 """Of the condition ReplicaFailure, as `lifecycle.texts` says it."""
 
 
-def words_of_failure(message: str) -> tuple[str, str]:
+def parse_failure_message(message: str) -> tuple[str, str]:
     """The pod that the message of a condition ReplicaFailure is about, and what it wrote last; each
     "" where the message does not tell."""
     found = _FAILURE.fullmatch(message)
-    return (found["pod"], found["words"] or "") if found else ("", "")
+    return (found["pod"], found["output"] or "") if found else ("", "")
 
 
 _PREFLIGHT = "preflight: "
@@ -160,9 +160,9 @@ _PREFLIGHT_FAILED = re.compile(
 """Both as `payloads.launch.launch_runner` says them."""
 
 
-def preflight_difference(words: str) -> str:
+def preflight_difference(message: str) -> str:
     """How the hosts of a starting launch differ; "" where the message is about anything else."""
-    return words.removeprefix(_PREFLIGHT) if words.startswith(_PREFLIGHT) else ""
+    return message.removeprefix(_PREFLIGHT) if message.startswith(_PREFLIGHT) else ""
 
 
 def preflight_failure(message: str) -> str:

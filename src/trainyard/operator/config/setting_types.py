@@ -148,19 +148,19 @@ class BooleanSetting:
 class ChoiceSetting:
     """One of several words, which `make` turns into values."""
 
-    words: tuple[str, ...]
+    choices: tuple[str, ...]
     make: Callable[[str], Any] = str
 
     @property
     def what(self) -> str:
-        return f"one of {', '.join(self.words)}"
+        return f"one of {', '.join(self.choices)}"
 
     @property
     def metavar(self) -> str:
-        return "|".join(self.words)
+        return "|".join(self.choices)
 
     def parse_text(self, text: str) -> Any:
-        if text not in self.words:
+        if text not in self.choices:
             raise ValueError(text)
         return self.make(text)
 
@@ -171,7 +171,7 @@ class ChoiceSetting:
         return str(value)
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "string", "enum": list(self.words)}
+        return {"type": "string", "enum": list(self.choices)}
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ class LaunchProbeOutput:
         except KubeError:  # no right to list them, or no answer: the launch goes on all the same
             return before
         messages = [str(e.get("message")) for e in sorted(events, key=_timestamp)]
-        outputs = [words for text in messages if (words := launch_wait_message(text))]
+        outputs = [output for text in messages if (output := launch_wait_message(text))]
         return outputs[-1] if outputs else before
 
 

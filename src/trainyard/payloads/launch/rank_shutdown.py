@@ -25,7 +25,7 @@ CARRIERS_SECONDS = 2.0
 """How much longer than the ranks the processes have that lead to them, to report their end."""
 
 
-LAST_WORDS_SECONDS = 1.0
+LAST_OUTPUT_SECONDS = 1.0
 """How long a launcher has for its own end when its ranks have gone."""
 
 
@@ -117,7 +117,7 @@ class RankShutdown:
             return 0.0
         # What leads to other replicas ends with what it leads to.
         if self.ranks_ended_at and all(member.part != CONNECTION for member in everyone):
-            return self.ranks_ended_at + LAST_WORDS_SECONDS
+            return self.ranks_ended_at + LAST_OUTPUT_SECONDS
         return self.kill_at + CARRIERS_SECONDS
 
     def _candidates(

@@ -46,9 +46,9 @@ def remove_reports(reports: Path) -> None:
         path.unlink()
 
 
-def reply(word: AgentReply, rest: str = "") -> None:
+def reply(kind: AgentReply, rest: str = "") -> None:
     """Write a line to the launch."""
-    print(f"{word} {rest}".rstrip(), flush=True)
+    print(f"{kind} {rest}".rstrip(), flush=True)
 
 
 class ReplicaAgent:
@@ -95,15 +95,15 @@ class ReplicaAgent:
 
     def obey(self, line: str) -> None:
         """Carry out one order of the launch."""
-        word, _, rest = line.partition(" ")
-        if word == "stop":
+        order, _, rest = line.partition(" ")
+        if order == "stop":
             self.stop(rest)
-        elif word == "reset":
+        elif order == "reset":
             self.await_end()
             remove_reports(self.reports)
             self.reported.clear()
             reply("forgot")
-        elif word in ("end", "fail"):
+        elif order in ("end", "fail"):
             (self.run / "code").write_text(rest or "0")
             reply("bye")
             os.kill(self.supervisor, signal.SIGUSR1)

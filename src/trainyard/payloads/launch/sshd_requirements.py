@@ -19,7 +19,7 @@ PERMANENT = "cannot start: "
 NOT_FOUND = 127  # what a shell ends with; such a pod is not tried again (decision 102)
 CAPABILITIES = {"SETGID": 6, "SETUID": 7, "SYS_CHROOT": 18}
 """What sshd of root cannot do without (capabilities(7)), and the bits of each."""
-LAST_WORDS_SECONDS = 1.0
+LAST_OUTPUT_SECONDS = 1.0
 """How long sshd's last words are waited for; a session of it may hold the pipe open."""
 PORT_TAKEN = re.compile(r"Bind to port \d+ on \S+ failed: Address already in use")
 NOISE = re.compile(
@@ -62,8 +62,8 @@ def check_login() -> None:
 def check_rights(status: str) -> None:
     """sshd of root changes users and roots; ``status`` is what /proc tells of this process."""
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
-    held = int(found[1], 16) if found else -1
-    missing = [name for name, bit in CAPABILITIES.items() if not held >> bit & 1]
+    effective = int(found[1], 16) if found else -1
+    missing = [name for name, bit in CAPABILITIES.items() if not effective >> bit & 1]
     if missing:
         raise CannotServeSsh(
             f"sshd of root needs the capabilities {', '.join(missing)}; add them to the "
@@ -117,7 +117,7 @@ class SshdServer:
 
     def end(self, code: int) -> CannotServeSsh:
         """The error for an end of sshd that nobody asked for."""
-        self.listener.join(LAST_WORDS_SECONDS)
+        self.listener.join(LAST_OUTPUT_SECONDS)
         how = f"was killed by signal {code - 128}" if code > 128 else f"ended with exit code {code}"
         if PORT_TAKEN.search(self.complaint):
             return CannotServeSsh(

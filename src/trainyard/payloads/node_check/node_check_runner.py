@@ -151,11 +151,11 @@ class NodeCheckRunner:
             self.send_report()
         raise CheckSkipped(why)
 
-    def wait_for(self, words: tuple[str, ...], why: str) -> dict[str, Any]:
+    def wait_for(self, answers: tuple[str, ...], why: str) -> dict[str, Any]:
         """The answer that says one of these."""
         while time.monotonic() < self.until:
             answer = self.send_report()
-            if answer.get("say") in words:
+            if answer.get("say") in answers:
                 return answer
             if time.monotonic() - self.answered_at > SILENCE_SECONDS:
                 raise CheckSkipped("the controller does not answer")

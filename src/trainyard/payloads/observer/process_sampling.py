@@ -217,10 +217,10 @@ class ProcessSampler:
         if not isinstance(file, str) or not self.is_user_file(file):
             return id(value)
         try:
-            held = object.__getattribute__(value, "__dict__")
+            attributes = object.__getattribute__(value, "__dict__")
         except AttributeError:  # it has slots
             return id(value)
-        return hash((id(value), *map(id, held.values())))
+        return hash((id(value), *map(id, attributes.values())))
 
     def sample(self, at: float, known: Counts) -> Sample:
         """One look; `known` are the counts of collectives."""

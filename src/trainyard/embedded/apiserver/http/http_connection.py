@@ -323,15 +323,15 @@ class HttpConnection(asyncio.Protocol):
         if isinstance(answer, Upgrade):
             await self._run_upgrade(answer)
             return False
-        held = len(answer.body) if len(answer.body) > _LARGE_BYTES else 0
+        reserved = len(answer.body) if len(answer.body) > _LARGE_BYTES else 0
         try:
             # A write has been done: its answer cannot be taken back.
-            self._slot.reserve_bytes(held, always=request.method not in ("GET", "HEAD"))
+            self._slot.reserve_bytes(reserved, always=request.method not in ("GET", "HEAD"))
         except ApiError as refusal:
-            answer, held = response_encoding.error_response(refusal), 0
+            answer, reserved = response_encoding.error_response(refusal), 0
         self._send(answer, keep_alive, with_body=request.method != "HEAD")
         await self.drain()
-        self._slot.release_bytes(held)
+        self._slot.release_bytes(reserved)
         return keep_alive
 
     def _send(self, response: Response, keep_alive: bool, *, with_body: bool = True) -> None:

@@ -87,21 +87,21 @@ async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession])
             else:
                 channels = _SpdyChannels(SpdyConnection(wire))
             await channels.open(expected)
-            await _serve(session, channels, in_words=protocol == _PLAIN_PROTOCOL)
+            await _serve(session, channels, is_plain=protocol == _PLAIN_PROTOCOL)
         finally:
             await session.close()
 
     return Upgrade(headers, run)
 
 
-async def _serve(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
+async def _serve(session: ExecSession, channels: Channels, *, is_plain: bool) -> None:
     """Serve until the command has ended and the client has closed, or the client is gone.
 
     A client that still writes when the connection is closed may never read how the command ended.
     """
 
     async def send_output() -> None:
-        await _send_output(session, channels, in_words=in_words)
+        await _send_output(session, channels, is_plain=is_plain)
         await asyncio.sleep(_CLIENT_CLOSE_SECONDS)
 
     await until_one_ends(_receive_input(session, channels), send_output())
@@ -117,11 +117,11 @@ async def _receive_input(session: ExecSession, channels: Channels) -> None:
                 await session.resize(int(size["Width"]), int(size["Height"]))
 
 
-async def _send_output(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
+async def _send_output(session: ExecSession, channels: Channels, *, is_plain: bool) -> None:
     async for output in session.output():
         await channels.send(output.stream, output.data)
     status = _status(await session.wait())
-    if not in_words:
+    if not is_plain:
         await channels.send(_ERROR, orjson.dumps(status))
     elif "message" in status:
         await channels.send(_ERROR, status["message"].encode())

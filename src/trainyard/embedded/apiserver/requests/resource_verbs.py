@@ -158,8 +158,8 @@ class Verbs:
         how = _deletion(request)
         obj = await self.registry.delete(*target.place, how)
         marked = "deletionTimestamp" in obj["metadata"]
-        held = marked and not is_released(target.served, obj)
-        if held or target.served.returns_deleted:
+        has_finalizers = marked and not is_released(target.served, obj)
+        if has_finalizers or target.served.returns_deleted:
             return response_encoding.object_response(
                 request, target.served, target.served.to_view(obj)
             )

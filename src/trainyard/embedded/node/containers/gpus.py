@@ -38,23 +38,23 @@ class GpuPool:
 
     def __init__(self, devices: Iterable[int]) -> None:
         self._free = sorted(devices)
-        self._held: dict[str, dict[str, list[int]]] = {}
+        self._assigned: dict[str, dict[str, list[int]]] = {}
 
     def take(self, pod: str, container: str, count: int) -> list[int]:
         """``count`` GPUs for a container, the same as before after a restart; or what is left."""
-        held = self._held.setdefault(pod, {})
-        if container not in held:
-            held[container], self._free = self._free[:count], self._free[count:]
-        return held[container]
+        assigned = self._assigned.setdefault(pod, {})
+        if container not in assigned:
+            assigned[container], self._free = self._free[:count], self._free[count:]
+        return assigned[container]
 
     def restore(self, pod: str, container: str, devices: Iterable[int]) -> None:
         """Take over the GPUs of a container that an earlier agent started."""
         taken = [device for device in devices if device in self._free]
         self._free = [device for device in self._free if device not in taken]
-        self._held.setdefault(pod, {})[container] = taken
+        self._assigned.setdefault(pod, {})[container] = taken
 
     def release(self, pod: str) -> None:
-        for devices in self._held.pop(pod, {}).values():
+        for devices in self._assigned.pop(pod, {}).values():
             self._free = sorted({*self._free, *devices})
 
 

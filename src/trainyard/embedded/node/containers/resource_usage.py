@@ -29,7 +29,7 @@ _LONGEST_WINDOW_SECONDS = 30.0
 _GPU_SECONDS = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KIB = 1024
-_HELD = ("RssAnon:", "RssShmem:")
+_RESIDENT = ("RssAnon:", "RssShmem:")
 """Memory that is not page cache."""
 
 
@@ -183,14 +183,14 @@ class _ProcessTrees:
         while left:
             pid = left.pop()
             seconds += self._processes[pid].seconds
-            memory += _held_memory(pid)
+            memory += _resident_memory(pid)
             left += self._below.get(pid, ())
         return seconds, memory
 
 
-def _held_memory(pid: int) -> int:
+def _resident_memory(pid: int) -> int:
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status") as lines:
-        return sum(int(line.split()[1]) * _KIB for line in lines if line.startswith(_HELD))
+        return sum(int(line.split()[1]) * _KIB for line in lines if line.startswith(_RESIDENT))
     return 0
 
 
@@ -201,8 +201,8 @@ def _machine() -> tuple[float, int]:
     user, nice, system, _idle, _waiting, *interrupts = fields
     with open("/proc/meminfo") as lines:
         amounts = {line.split()[0]: int(line.split()[1]) * _KIB for line in lines}
-    held = amounts["MemTotal:"] - amounts.get("MemAvailable:", amounts["MemFree:"])
-    return (user + nice + system + sum(interrupts)) / _TICKS, held
+    used = amounts["MemTotal:"] - amounts.get("MemAvailable:", amounts["MemFree:"])
+    return (user + nice + system + sum(interrupts)) / _TICKS, used
 
 
 # -- GPUs ----------------------------------------------------------------------------------------

@@ -159,14 +159,14 @@ def conditions(
     ]
     old = {condition["type"]: condition for condition in previous}
     result = [c for c in previous if c["type"] not in {kind for kind, _, _ in wanted}]
-    for kind, holds, why in wanted:
-        status = "True" if holds else "False"
+    for kind, is_true, why in wanted:
+        status = "True" if is_true else "False"
         condition = {
             "type": kind,
             "status": status,
             "lastTransitionTime": times.from_nanoseconds(now),
         }
-        if not holds:
+        if not is_true:
             condition["reason"] = why
         if old.get(kind, {}).get("status") == status:
             condition["lastTransitionTime"] = old[kind]["lastTransitionTime"]

@@ -22,10 +22,10 @@ class _Nodes(Served):
 def _status(node: Object) -> str:
     conditions = node.get("status", {}).get("conditions") or ()
     ready = {each["status"] for each in conditions if each.get("type") == "Ready"}
-    words = ["Ready" if "True" in ready else "NotReady" if ready else "Unknown"]
+    states = ["Ready" if "True" in ready else "NotReady" if ready else "Unknown"]
     if node.get("spec", {}).get("unschedulable"):
-        words.append("SchedulingDisabled")
-    return ",".join(words)
+        states.append("SchedulingDisabled")
+    return ",".join(states)
 
 
 def _roles(node: Object) -> str:
