@@ -18,10 +18,12 @@ from tests.simulation.text_judges import (
     _named,
     _restarted,
     _spent,
+    exactly,
     judges,
 )
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle.actions import Create
+from trainyard.lifecycle.hang import hang_texts
 from trainyard.lifecycle.hang.rank_reports import RankReport
 
 HANGS = "Hung|CollectivesDiffer|RankStopped"
@@ -97,7 +99,7 @@ def _apart(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     yield from _if(int(found["size"]) < 2, "one rank is always alone")
 
 
-@judges("Hung=False", "-", r"The ranks get on, as far as they are observed\.", once=True)
+@judges("Hung=False", "-", exactly(hang_texts.RANKS_ADVANCE), once=True)
 def _goes_on(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     was = {c["type"]: c["reason"] for c in result.before.get("conditions") or ()}
     yield from _if(was.get("Hung", "-") == "-", "nothing was said of them")

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 
 from tests.simulation.reconcile_result import ReconcileResult
-from tests.simulation.text_judges import _if, judges
+from tests.simulation.text_judges import _if, exactly, judges
+from trainyard.lifecycle import texts
 
 WAITS = r"The launch has not started: (?P<words>.+)\."
-
-
 PREFLIGHT = "preflight: "
 DIFFER = r"The launch has started, but its hosts differ: (?P<words>.+)\."
 
@@ -20,7 +19,7 @@ def _started(result: ReconcileResult) -> list[bool | None]:
     return [c.started for p in result.observed.pods for c in p.containers if c.state == "Running"]
 
 
-@judges("Launched=True", "-", r"The launch has started\.", once=True)
+@judges("Launched=True", "-", exactly(texts.LAUNCHED), once=True)
 def _launched(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     yield from _if(True not in _started(result), "no container says so")
     known = [
@@ -56,7 +55,7 @@ def _waits(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     yield from _if(found["words"] not in known, f"the words are {known}")
 
 
-@judges("Launched=False", "-", r"The launch starts once all replicas run\.", once=True)
+@judges("Launched=False", "-", exactly(texts.TO_BE_LAUNCHED), once=True)
 def _to_be_launched(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     yield from _if(
         result.well == result.total and result.phase == "Running", f"{dict(result.counts)}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -265,9 +264,6 @@ def texts_of(result: ReconcileResult) -> Iterator[Text]:
         yield Text(place, condition["reason"], message, was.get("message") != message)
     for event in result.events:
         yield Text(f"event {event.reason}", event.type, event.message, is_new=True)
-
-
-Judge = Callable[[ReconcileResult, re.Match[str]], Iterator[str]]
 
 
 def _entries(status: Obj) -> Mapping[str, Obj]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from tests.simulation import job_policies, repeated_failures
-from tests.simulation.reconcile_result import ENDS, Judge, ReconcileResult, Text
+from tests.simulation.judge_registry import JudgeRegistry, _if
+from tests.simulation.reconcile_result import ENDS, ReconcileResult, Text
+from trainyard.lifecycle import texts
 from trainyard.schema.times import parse
 
 POD = r"Pod\[(?P<pod>[a-z0-9-]+)\]"
@@ -26,41 +27,16 @@ DELAY = r"(?: in (?P<seconds>[\d.e+]+) s)?"
 BUDGET = r"\((?P<spent>\d+) of (?P<limit>\d+) restarts\)"
 WHAT = r"(?P<what>it|\d+ replicas)"
 NAMED = r"(?P<kind>\w+) (?P<job>[\w.-]+)"
-ALL_WELL = r"All pods are running normally or have completed successfully\."
+TEXT = r"(?P<text>.+)"
 COUNTED = (
     r"(?P<well>\d+) of (?P<total>\d+) replicas are running or have completed"
     r"(?:; (?P<failed>\d+) ha(?:s|ve) failed)?\."
 )
-FINISHED = r"The job has finished successfully\."
-FAILURES = "Failed|BackoffLimitExceeded|DeadlineExceeded|InvalidSpec|QueueMaxDuration"
 WHILE_FAILED = "Failed=True|Completed=True|Running=False"
-FAILED_EVENTS = "event Failed|event DeadlineExceeded|event InvalidSpec"
 
 
-class Row(NamedTuple):
-    """Where a text stands, its reason (an event's: its type) and its words."""
-
-    place: re.Pattern[str]
-    pattern: re.Pattern[str]
-    judge: Judge
-    once: bool
-    """Judged only in the pass that tells it first: it is about what was seen then."""
-
-
-ROWS: list[Row] = []
-
-
-def judges(
-    place: str, reason: str, message: str, *, once: bool = False
-) -> Callable[[Judge], Judge]:
-    """Registers the judge of a text."""
-    pattern = re.compile(f"(?:{reason})\0{message}", re.DOTALL)
-
-    def register(judge: Judge) -> Judge:
-        ROWS.append(Row(re.compile(place), pattern, judge, once))
-        return judge
-
-    return register
+judges = JudgeRegistry[ReconcileResult](__file__)
+exactly = re.escape
 
 
 def judged(result: ReconcileResult, text: Text) -> Iterator[str]:
@@ -70,31 +46,20 @@ def judged(result: ReconcileResult, text: Text) -> Iterator[str]:
         message = again["before"]
         if text.is_new:
             yield from repeated_failures.untrue(result, again)
-    for row in ROWS:
-        found = row.pattern.fullmatch(f"{text.reason}\0{message}")
-        if found and row.place.fullmatch(text.place):
-            if text.is_new or not row.once:
-                yield from row.judge(result, found)
-            return
-    yield "no judge knows this text; give it one in tests/simulation/text_judges.py"
-
-
-def _if(problem: bool, text: str) -> Iterator[str]:
-    if problem:
-        yield text
+    yield from judges.untrue(result, text.place, text.reason, message, is_new=text.is_new)
 
 
 # The beginning, and running.
 
 
-@judges("Initialized=True", "-", r"The job has been initialized successfully\.", once=True)
-@judges("event Start", "Normal", r"The job has been initialized successfully\.")
+@judges("Initialized=True", "-", exactly(texts.INITIALIZED), once=True)
+@judges("event Start", "Normal", exactly(texts.INITIALIZED))
 def _initialized(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     missing = [n for n, e in result.entries.items() if not e["uid"] and e["phase"] != "Deleted"]
     yield from _if(bool(missing) and result.phase != "Succeeded", f"there are no pods {missing}")
 
 
-@judges("Running=True|ReplicaFailure=False", "-", ALL_WELL)
+@judges("Running=True|ReplicaFailure=False", "-", exactly(texts.RUNNING))
 def _all_well(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     gone = result.counts["deleted"] if result.phase in ENDS else 0
     unseen = result.phase == "Succeeded" and not result.failed  # it ended before they had started
@@ -110,7 +75,7 @@ def _counted(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     yield from _if((well, total, failed) != real, f"well, all and failed are {real}")
 
 
-@judges("ReplicaFailure=False", "-", r"No replica has failed\.")
+@judges("ReplicaFailure=False", "-", exactly(texts.NO_FAILURE))
 def _none_failed(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     yield from _if(bool(result.counts["failed"]), f"counts {dict(result.counts)}")
 
@@ -123,12 +88,12 @@ def _none_by_itself(result: ReconcileResult, found: re.Match[str]) -> Iterator[s
     yield from _if(bool(result.failed) or int(found[1]) != number, f"counts {dict(result.counts)}")
 
 
-@judges("Completed=False", "NotFinished", r"The job is still running\.")
+@judges("Completed=False", "NotFinished", exactly(texts.STILL_RUNNING))
 def _still_running(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     yield from _if(result.phase not in ("Running", "Unknown"), f"phase {result.phase}")
 
 
-@judges("Completed=False", "NotFinished", r"The job has not finished\.")
+@judges("Completed=False", "NotFinished", exactly(texts.NOT_FINISHED))
 def _not_finished(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     yield from _if(result.phase in (*ENDS, "Running"), f"phase {result.phase}")
 
@@ -238,16 +203,16 @@ def _not_in_place(result: ReconcileResult, found: re.Match[str]) -> Iterator[str
 # Modes and size.
 
 
-@judges("(?:Paused=True|Running=False)", "Paused", r"The job is paused: its pods are deleted\.")
-@judges("event Paused", "Normal", r"The job is paused: its pods are deleted\.")
+@judges("(?:Paused=True|Running=False)", "Paused", exactly(texts.PAUSED))
+@judges("event Paused", "Normal", exactly(texts.PAUSED))
 def _paused(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     phases = ("Creating", "Pending", "Running", "Unknown")
     stay = [n for n, e in result.entries.items() if e["phase"] in phases and not result.goes(n)]
     yield from _if(result.phase != "Paused" or bool(stay), f"phase {result.phase}, {stay} stay")
 
 
-@judges("Paused=False", "Resumed", r"The job has been resumed\.")
-@judges("event Resumed", "Normal", r"The job has been resumed\.")
+@judges("Paused=False", "Resumed", exactly(texts.RESUMED))
+@judges("event Resumed", "Normal", exactly(texts.RESUMED))
 def _resumed(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     yield from _if(result.phase == "Paused", "it is paused")
 
@@ -347,34 +312,29 @@ def _seen(result: ReconcileResult, pod: str) -> str:
 # What keeps it from running.
 
 
-@judges("Running=False", "NameConflict", r"cannot create .+: the name is held by .+; delete .+\.")
-@judges("event NameConflict", "Warning", r"cannot create .+: the name is held by .+; delete .+\.")
+@judges("Running=False", "NameConflict", TEXT)
+@judges("event NameConflict", "Warning", TEXT)
 def _name_taken(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
-    texts = (f" {c.name}: the name is held by {c.owner};" for c in result.observed.conflicts)
-    yield from _if(not any(text in found[0] for text in texts), f"{result.observed.conflicts}")
+    known = [f"{texts.name_taken_for_job(each)}." for each in result.observed.conflicts]
+    yield from _if(found["text"] not in known, f"{result.observed.conflicts}")
 
 
-REFUSED = r"the server refuses to create \S+ (?P<name>\S+) \((?P<code>\d+)\): (?P<said>.*)"
-
-
-@judges("Running=False", "CreationRefused", REFUSED)
-@judges("event CreationRefused", "Warning", REFUSED)
+@judges("Running=False", "CreationRefused", TEXT)
+@judges("event CreationRefused", "Warning", TEXT)
 def _refused(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
-    refusal = (found["name"], int(found["code"]), found["said"])
-    known = [(r.name, r.code, r.message) for r in result.observed.refusals]
-    yield from _if(refusal not in known, f"refused were {known}")
-    yield from _if(refusal[0] in result.pods, "it is there")
+    known = {texts.refused(each): each.name for each in result.observed.refusals}
+    yield from _if(found["text"] not in known, f"refused were {known}")
+    yield from _if(known.get(found["text"]) in result.pods, "it is there")
 
 
-@judges("Running=False", "Unschedulable", rf"{POD} cannot be scheduled: (?P<said>.*)")
+@judges("Running=False", "Unschedulable", TEXT)
 def _unschedulable(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
-    pod = result.pods.get(found["pod"])
-    placed = pod is None or pod.scheduled or pod.unschedulable != found["said"]
-    yield from _if(placed, _seen(result, found["pod"]))
+    known = [texts.unschedulable(pod) for pod in result.pods.values() if not pod.scheduled]
+    yield from _if(found["text"] not in known, f"not scheduled are {known}")
 
 
-@judges("Running=False", "NoGangScheduler", r"The job asks for scheduler\.t9kScheduler, .*")
-@judges("event NoGangScheduler", "Warning", r"The job asks for scheduler\.t9kScheduler, .*")
+@judges("Running=False", "NoGangScheduler", exactly(texts.NO_GANG))
+@judges("event NoGangScheduler", "Warning", exactly(texts.NO_GANG))
 def _no_gang(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     asks = "t9kScheduler" in (result.spec.get("scheduler") or {})
     yield from _if(not asks or bool(result.creates), f"{result.spec.get('scheduler')}")
@@ -389,7 +349,7 @@ def _ignored(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     yield from _if(found[0].partition("\0")[2] not in known, f"warned of {known}")
 
 
-@judges("event SpecDrift", "Warning", r"The spec has changed after creation\. .+")
+@judges("event SpecDrift", "Warning", exactly(texts.SPEC_DRIFT))
 def _drift(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     hashes = [status.get("specHash") for status in (result.before, result.after)]
     yield from _if(hashes[0] in (None, hashes[1]), f"{hashes}")
@@ -398,9 +358,9 @@ def _drift(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
 # The end.
 
 
-@judges("Running=False|Failed=False|Completed=True", "Succeeded", FINISHED)
-@judges("event Succeeded", "Normal", FINISHED)
-@judges("ReplicaFailure=False", "Finished", FINISHED.removesuffix(r"\."))
+@judges("Running=False|Failed=False|Completed=True", "Succeeded", exactly(texts.FINISHED))
+@judges("event Succeeded", "Normal", exactly(texts.FINISHED))
+@judges("ReplicaFailure=False", "Finished", exactly(texts.ALL_FINISHED))
 def _succeeded(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     yield from _if(result.phase != "Succeeded", f"phase {result.phase}")
 

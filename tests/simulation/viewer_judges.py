@@ -6,12 +6,14 @@ As with jobs (`text_judges.py`), a text that no row knows is untrue by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tests.simulation.judge_registry import JudgeRegistry, _if
 from tests.simulation.reconcile_result import ReconcileResult
 from tests.simulation.server import Obj
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Create, Plan
 from trainyard.lifecycle.observed import Container, Observed, Owned, Pod
 
@@ -54,18 +56,7 @@ class Shown:
         return [c for c in self.pod.containers if c.name != PAGE] if self.pod else ()
 
 
-Judge = Callable[[Shown, re.Match[str]], Iterator[str]]
-_ROWS: list[tuple[str, re.Pattern[str], Judge]] = []
-
-
-def _judges(place: str, reason: str, message: str) -> Callable[[Judge], Judge]:
-    """Registers the judge of a condition's text, such as of `Ready=False`."""
-
-    def register(judge: Judge) -> Judge:
-        _ROWS.append((place, re.compile(f"{reason}\0{message}", re.DOTALL), judge))
-        return judge
-
-    return register
+judges = JudgeRegistry[Shown](__file__)
 
 
 def untrue(shown: Shown) -> Iterator[str]:
@@ -75,16 +66,16 @@ def untrue(shown: Shown) -> Iterator[str]:
         yield f"conditions in the order {list(conditions)}"
     for kind, condition in conditions.items():
         place, text = f"{kind}={condition['status']}", condition["message"]
-        for problem in _judged(shown, place, condition["reason"], text):
+        for problem in judges.untrue(shown, place, condition["reason"], text):
             yield f"{place} ({condition['reason']}) says {text!r}: {problem}"
     if (shown.after.get("phase") == "Running") != (
         conditions.get("Ready", {}).get("status") == "True"
     ):
         yield f"phase {shown.after.get('phase')}, Ready is {conditions.get('Ready')}"
     for event in shown.plan.events:
-        texts = [(c["reason"], c["message"]) for c in conditions.values()]
-        if (event.reason, event.message) not in texts:
-            yield f"event {event.reason} says {event.message!r}, and the conditions {texts}"
+        known = [(c["reason"], c["message"]) for c in conditions.values()]
+        if (event.reason, event.message) not in known:
+            yield f"event {event.reason} says {event.message!r}, and the conditions {known}"
     if shown.after.get("url") and not _services(shown):
         yield f"its page is at {shown.after['url']}, and there is no Service"
     uid = (shown.after.get("pod") or {}).get("reference", {}).get("uid")
@@ -98,72 +89,53 @@ def _services(shown: Shown) -> list[Owned]:
     return [o for o in owned if o.resource.plural == "services" and o.owner_uid == uid]
 
 
-def _judged(shown: Shown, place: str, reason: str, message: str) -> Iterator[str]:
-    for where, pattern, judge in _ROWS:
-        found = pattern.fullmatch(f"{reason}\0{message}")
-        if found and where == place:
-            yield from judge(shown, found)
-            return
-    yield "no judge knows this text; give it one in tests/simulation/viewer_judges.py"
-
-
-def _if(problem: bool, text: str) -> Iterator[str]:
-    if problem:
-        yield text
-
-
-@_judges("Ready=False", "Suspended", r"spec\.suspend is true\.")
+@judges("Ready=False", "Suspended", r"spec\.suspend is true\.")
 def _suspended(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(not shown.viewer["spec"].get("suspend"), "it is not")
 
 
-@_judges("Ready=False", "NoLogs", r"the spec names no logs that can be shown; set .+\.")
+@judges("Ready=False", "NoLogs", r"the spec names no logs that can be shown; set .+\.")
 def _no_logs(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(any(a.resource.plural == "pods" for a in _creates(shown)), "it gets a pod")
 
 
-@_judges("Ready=False", "NameConflict", r"cannot create .+: the name is held by .+; delete .+\.")
+@judges("Ready=False", "NameConflict", r"(?P<text>.+)")
 def _taken(shown: Shown, found: re.Match[str]) -> Iterator[str]:
-    texts = (f" {c.name}: the name is held by {c.owner};" for c in shown.observed.conflicts)
-    yield from _if(not any(text in found[0] for text in texts), f"{shown.observed.conflicts}")
+    known = [f"{texts.name_taken(each)}." for each in shown.observed.conflicts]
+    yield from _if(found["text"] not in known, f"{shown.observed.conflicts}")
 
 
-@_judges(
-    "Ready=False",
-    "CreationRefused",
-    r"the server refuses to create \S+ (?P<name>\S+) \((?P<code>\d+)\): (?P<said>.*)",
-)
+@judges("Ready=False", "CreationRefused", r"(?P<text>.+)")
 def _refused(shown: Shown, found: re.Match[str]) -> Iterator[str]:
-    known = [(r.name, str(r.code), r.message) for r in shown.observed.refusals]
-    yield from _if((found["name"], found["code"], found["said"]) not in known, f"{known}")
+    known = [texts.refused(each) for each in shown.observed.refusals]
+    yield from _if(found["text"] not in known, f"{known}")
 
 
-@_judges("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is being created\.")
+@judges("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is being created\.")
 def _created(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(shown.pod is not None, f"it is there: {shown.pod}")
 
 
-@_judges("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is starting\.")
+@judges("Ready=False", "Starting", r"Pod\[(?P<pod>[\w-]+)\] is starting\.")
 def _starting(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     yield from _if(shown.pod is None or shown.pod.name != found["pod"], f"{shown.pod}")
     yield from _if(shown.page is not None and shown.page.ready, "it is ready")
 
 
-@_judges(
-    "Ready=False", "Unschedulable", r"Pod\[(?P<pod>[\w-]+)\] cannot be scheduled: (?P<said>.*)"
-)
+@judges("Ready=False", "Unschedulable", r"(?P<text>.+)")
 def _unschedulable(shown: Shown, found: re.Match[str]) -> Iterator[str]:
-    message = shown.pod.unschedulable if shown.pod and not shown.pod.scheduled else None
-    yield from _if(message != found["said"], f"{shown.pod}")
+    pod = shown.pod
+    is_so = pod is not None and not pod.scheduled and found["text"] == texts.unschedulable(pod)
+    yield from _if(not is_so, f"{pod}")
 
 
-@_judges("Ready=True", "Running", r"\w+ runs and can be opened\.")
+@judges("Ready=True", "Running", r"\w+ runs and can be opened\.")
 def _running(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     page = shown.page
     yield from _if(page is None or page.state != "Running" or not page.ready, f"{shown.pod}")
 
 
-@_judges("Ready=False", "ProgramMissing", r"there is no program `.+` in the image .+")
+@judges("Ready=False", "ProgramMissing", r"there is no program `.+` in the image .+")
 def _missing(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     page = shown.page
     codes = (page.exit_code, page.last_exit_code) if page else ()
@@ -171,51 +143,51 @@ def _missing(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(127 not in codes and not absent, f"{shown.pod}")
 
 
-@_judges("Ready=False", "Crashed", r"Pod\[(?P<pod>[\w-]+)\] has failed: (?P<why>\S+)(?: .+)?")
+@judges("Ready=False", "Crashed", r"Pod\[(?P<pod>[\w-]+)\] has failed: (?P<why>\S+)(?: .+)?")
 def _failed(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     pod = shown.pod
     is_so = pod is not None and pod.phase in ("Failed", "Succeeded")
     yield from _if(not is_so or found["why"] not in (pod and pod.reason, "Error"), f"{pod}")
 
 
-@_judges("Ready=False", "Crashed", r"\w+ ended with exit code (?P<code>\d+); .+")
+@judges("Ready=False", "Crashed", r"\w+ ended with exit code (?P<code>\d+); .+")
 def _crashed(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     page = shown.page
     codes = (page.exit_code, page.last_exit_code) if page else ()
     yield from _if(int(found["code"]) not in codes, f"{shown.pod}")
 
 
-@_judges("Ready=False", "Crashed", r"\w+ cannot be started: (?P<why>\S+)(?: .+)?")
+@judges("Ready=False", "Crashed", r"\w+ cannot be started: (?P<why>\S+)(?: .+)?")
 def _cannot_start(shown: Shown, found: re.Match[str]) -> Iterator[str]:
     page = shown.page
     is_so = page is not None and page.state == "Waiting" and page.reason == found["why"]
     yield from _if(not is_so, f"{shown.pod}")
 
 
-@_judges("Ready=False", "InvalidSpec", r"the spec is invalid: .+")
+@judges("Ready=False", "InvalidSpec", r"the spec is invalid: .+")
 def _invalid(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     yield from _if(bool(_creates(shown)), "it is created all the same")
 
 
-@_judges("LogsServed=True", "AllServed", r"All logs that the spec names are shown\.")
+@judges("LogsServed=True", "AllServed", r"All logs that the spec names are shown\.")
 def _all_served(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     waiting = [c.name for c in shown.fetchers if not c.ready]
     yield from _if(bool(waiting), f"{waiting} are not ready")
 
 
-@_judges("LogsServed=False", "Fetching", r"Some logs are being fetched\.")
+@judges("LogsServed=False", "Fetching", r"Some logs are being fetched\.")
 def _fetching(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     failed = [c.name for c in shown.fetchers if c.failed or c.last_exit_code]
     yield from _if(bool(failed), f"{failed} have failed")
 
 
-@_judges("LogsServed=False", "NotServed", r"not shown: (?P<what>.+)")
+@judges("LogsServed=False", "NotServed", r"not shown: (?P<what>.+)")
 def _not_served(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     failed = [c.name for c in shown.fetchers if not c.ready and (c.failed or c.last_exit_code)]
     yield from _if(bool(failed), f"{failed} have failed")
 
 
-@_judges("LogsServed=False", "FetchFailed", r"not shown: (?P<what>.+)")
+@judges("LogsServed=False", "FetchFailed", r"not shown: (?P<what>.+)")
 def _fetch_failed(shown: Shown, _: re.Match[str]) -> Iterator[str]:
     waiting = [c.name for c in shown.fetchers if not c.ready]
     yield from _if(not waiting, f"{shown.fetchers}")
@@ -230,15 +202,10 @@ def _creates(shown: Shown) -> list[Create]:
 
 def _refusal(name: str, result: ReconcileResult) -> str:
     """Why it could not be created the last time."""
-    for conflict in result.observed.conflicts:
-        if (conflict.resource.plural, conflict.name) == ("tensorboards", name):
-            text = f"cannot create tensorboards {name}: the name is held by {conflict.owner}; "
-            return text + "delete that object, or give the job another name"
-    for each in result.observed.refusals:
-        if (each.resource.plural, each.name) == ("tensorboards", name):
-            code, message = each.code, each.message
-            return f"the server refuses to create tensorboards {name} ({code}): {message}"
-    return ""
+    board, observed = ("tensorboards", name), result.observed
+    known = {(c.resource.plural, c.name): texts.refused(c) for c in reversed(observed.refusals)}
+    known |= {(c.resource.plural, c.name): texts.name_taken_for_job(c) for c in observed.conflicts}
+    return known.get(board, "")
 
 
 def of_link(result: ReconcileResult) -> Iterator[str]:

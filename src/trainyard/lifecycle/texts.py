@@ -147,6 +147,11 @@ def name_taken(conflict: Conflict) -> str:
     )
 
 
+def name_taken_for_job(conflict: Conflict) -> str:
+    """Where the name comes from that of the job."""
+    return f"{name_taken(conflict)}, or give the job another name"
+
+
 def refused(refusal: Refusal) -> str:
     """A creation that the server refuses."""
     return (

@@ -19,6 +19,7 @@ from tests.unit.lifecycle.world import (
 )
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.kube.resources import PODS
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Delete, Patch
 from trainyard.lifecycle.completion.completion_rules import (
     format_rule,
@@ -39,13 +40,13 @@ def test_rank_0_ending_with_0_is_success_whatever_the_others_do() -> None:
 def test_conditions_of_success_as_documented() -> None:
     world = World(pytorch(workers=1)).running()
     world.exit("0", 0).settle()
-    finished = "The job has finished successfully."
-    running = "All pods are running normally or have completed successfully."
+    finished = texts.FINISHED
+    running = texts.RUNNING
     assert world.status is not None
     assert [
         (c["type"], c["status"], c["reason"], c["message"]) for c in world.status["conditions"]
     ] == [
-        ("Initialized", "True", "-", "The job has been initialized successfully."),
+        ("Initialized", "True", "-", texts.INITIALIZED),
         ("Running", "False", "Succeeded", finished),
         ("Failed", "False", "Succeeded", finished),
         ("Completed", "True", "Succeeded", finished),
@@ -59,7 +60,7 @@ def test_a_job_that_fails_before_it_was_seen_to_run_was_initialized() -> None:
     world.step()
     world.run().exit("1", 7).settle()
     assert world.phase == "Failed"
-    text = "The job has been initialized successfully."
+    text = texts.INITIALIZED
     assert world.condition("Initialized") == ("True", "-", text)
 
 
@@ -86,14 +87,14 @@ def test_conditions_that_others_wrote_in_part_hold_up_nothing() -> None:
 
 def test_conditions_while_running_as_documented() -> None:
     world = World(pytorch(workers=1)).running()
-    running = "All pods are running normally or have completed successfully."
+    running = texts.RUNNING
     assert world.status is not None
     assert [
         (c["type"], c["status"], c["reason"], c["message"]) for c in world.status["conditions"]
     ] == [
-        ("Initialized", "True", "-", "The job has been initialized successfully."),
+        ("Initialized", "True", "-", texts.INITIALIZED),
         ("Running", "True", "-", running),
-        ("Completed", "False", "NotFinished", "The job is still running."),
+        ("Completed", "False", "NotFinished", texts.STILL_RUNNING),
         ("ReplicaFailure", "False", "-", running),
     ]
 
@@ -104,9 +105,9 @@ def test_events_of_a_run() -> None:
     assert [(e.reason, e.message) for e in world.events] == [
         ("Created", "A PyTorchTrainingJob has been created: train"),
         ("NewReplica", f"Create the replica[{world.name('0')}] for the first time."),
-        ("Start", "The job has been initialized successfully."),
+        ("Start", texts.INITIALIZED),
         ("Running", "The job began running at 2026-01-01 12:00:00.00 UTC"),
-        ("Succeeded", "The job has finished successfully."),
+        ("Succeeded", texts.FINISHED),
     ]
 
 

@@ -19,6 +19,7 @@ from trainyard.kinds.shared.workload import (
     ReplicaType,
     RestartPolicy,
 )
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Flavor, Pod
 from trainyard.lifecycle.replica_state import Exit, Ruling, State, exit_of
 from trainyard.lifecycle.restart import pod_failure_rules
@@ -654,7 +655,7 @@ def test_what_is_taken_from_a_paused_job_costs_nothing(
     if is_gone:
         world.settle()
         assert world.aggregate == {"deleted": 2}
-    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
+    assert world.condition("ReplicaFailure") == ("False", "-", texts.NO_FAILURE)
     set_paused(world, False).step()
     world.settle().run().settle()
     assert (world.phase, world.aggregate) == ("Running", {"running": 2})
@@ -684,7 +685,7 @@ def test_what_is_taken_from_a_job_with_its_admission_costs_nothing(rule: Rule) -
     lose(world, "0", "deleted")
     world.owned = {key: obj for key, obj in world.owned.items() if key[0] != WORKLOADS}
     world.step()
-    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
+    assert world.condition("ReplicaFailure") == ("False", "-", texts.NO_FAILURE)
     assert (admit().phase, world.aggregate) == ("Running", {"running": 2})
     assert world.status is not None
     assert world.status["restartCount"] == 0

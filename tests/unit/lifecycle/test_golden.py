@@ -1,4 +1,4 @@
-"""Whole lives, pass by pass: status, actions, events and wake-ups, as kept in `golden/`.
+"""Whole lives, pass by pass: changes of status, actions, events and wake-ups, kept in `golden/`.
 
 `UPDATE_GOLDEN=1 pytest tests/unit/lifecycle/test_golden.py` writes them anew; read the difference.
 """
@@ -19,6 +19,7 @@ from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import Plan
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch
 from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.operator.reconcile.reconcile_log import changes
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -31,12 +32,13 @@ class Diary(World):
         self.pages: list[dict[str, Any]] = []
 
     def step(self) -> Plan:
+        before = self.status or {}
         plan = super().step()
         page: dict[str, Any] = {}
         if plan.status is not None:
-            page["status"] = json.loads(json.dumps(plan.status))
+            page["status"] = dict(changes(before, self.status))
         if plan.actions:
-            page["actions"] = [_told(action) for action in plan.actions]
+            page["actions"] = [_describe(action) for action in plan.actions]
         if plan.events:
             page["events"] = [f"{e.type} {e.reason}: {e.message}" for e in plan.events]
         if plan.wake_at is not None:
@@ -46,7 +48,7 @@ class Diary(World):
         return plan
 
 
-def _told(action: Action) -> str:
+def _describe(action: Action) -> str:
     match action:
         case Create():
             return f"create {action.resource.plural} {action.name}"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.lifecycle.world import START, World, pytorch
 from trainyard.kube.resources import PODS
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Delete, Event, Patch, Plan
 from trainyard.lifecycle.completion.invalid_object import InvalidObject, plan_invalid
 from trainyard.lifecycle.observed import Pod
@@ -15,7 +16,7 @@ from trainyard.lifecycle.pods.pod_cleanup import stop_all
 from trainyard.schema.times import render
 
 INVALID = InvalidObject("PyTorchTrainingJob", "train", 3, ["spec.a: no", "spec.b: no"])
-FINISHED = "The job has finished successfully."
+FINISHED = texts.FINISHED
 MESSAGE = "PyTorchTrainingJob train is invalid: spec.a: no; spec.b: no"
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 import pytest
 
 from tests.unit.lifecycle.world import START, World, colossalai, deepspeed, generic, pytorch
-from trainyard.lifecycle import Observed
+from trainyard.lifecycle import Observed, texts
 from trainyard.schema.times import render
 
 REFUSED = "waiting for train-worker-2: Connection refused"
@@ -106,7 +106,7 @@ def test_the_next_launch_is_judged_by_its_own_hosts() -> None:
     assert world.condition("Launched") == ("False", "-", text)
     world.run().settle().started("0", True)  # type: ignore[attr-defined]
     world.settle()
-    assert world.condition("Launched") == ("True", "-", "The launch has started.")
+    assert world.condition("Launched") == ("True", "-", texts.LAUNCHED)
 
 
 MISSING = "missing are train.py on worker-1"
@@ -124,7 +124,7 @@ def test_what_hosts_lack_is_told_by_the_condition_of_the_launch(limit: int) -> N
         world.advance(60).settle().run().settle()
         assert world.condition("Launched") == ("False", "PreflightFailed", text)
         world.started("0", True).settle()
-        assert world.condition("Launched") == ("True", "-", "The launch has started.")
+        assert world.condition("Launched") == ("True", "-", texts.LAUNCHED)
 
 
 ABSENT = "missing are train.py on worker-0, worker-1"
@@ -180,7 +180,7 @@ def test_a_failure_of_the_training_says_nothing_of_its_launch() -> None:
     world = launching(deepspeed(run_policy={"backoffLimit": 0}))
     world.started("0", True).settle()
     world.exit("0", 2, message="train.py: error: missing are arguments").settle()
-    assert world.condition("Launched") == ("True", "-", "The launch has started.")
+    assert world.condition("Launched") == ("True", "-", texts.LAUNCHED)
 
 
 def test_a_launch_that_takes_too_long_is_a_failure_of_who_launches() -> None:
@@ -196,7 +196,7 @@ def test_a_launch_that_takes_too_long_is_a_failure_of_who_launches() -> None:
     assert world.condition("Launched") == (
         "False",
         "-",
-        "The launch starts once all replicas run.",
+        texts.TO_BE_LAUNCHED,
     )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.lifecycle.world import World, colossalai, elastic, generic, pytorch
+from trainyard.lifecycle import texts
 
-WELL = "All pods are running normally or have completed successfully."
+WELL = texts.RUNNING
 
 
 def test_an_elastic_job_that_goes_on_without_a_replica_does_not_say_that_all_run() -> None:
@@ -61,19 +62,19 @@ def test_a_replica_that_fails_after_the_success_of_its_job_is_told() -> None:
 
 def test_the_success_of_one_kind_is_told_of_its_replicas_too() -> None:
     world = World(colossalai()).running().exit("launcher", 0).settle()
-    text = "The job has finished successfully"
+    text = texts.ALL_FINISHED
     assert world.condition("ReplicaFailure") == ("False", "Finished", text)
 
 
 def test_before_replicas_run_none_is_said_to() -> None:
     world = World(pytorch(workers=2)).settle()
-    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
-    assert world.condition("Completed") == ("False", "NotFinished", "The job has not finished.")
+    assert world.condition("ReplicaFailure") == ("False", "-", texts.NO_FAILURE)
+    assert world.condition("Completed") == ("False", "NotFinished", texts.NOT_FINISHED)
     world.run("0").settle()
-    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
+    assert world.condition("ReplicaFailure") == ("False", "-", texts.NO_FAILURE)
     world.run("1").settle()
     assert world.condition("ReplicaFailure") == ("False", "-", WELL)
-    assert world.condition("Completed") == ("False", "NotFinished", "The job is still running.")
+    assert world.condition("Completed") == ("False", "NotFinished", texts.STILL_RUNNING)
 
 
 def test_a_failure_is_told_before_it_is_decided_what_follows() -> None:
@@ -173,7 +174,7 @@ def test_a_job_that_ended_under_an_earlier_version_has_ended() -> None:
     world.status = {**right, "internal": internal}
     world.settle()
     assert world.status == right
-    assert world.messages("Succeeded") == ["The job has finished successfully."]
+    assert world.messages("Succeeded") == [texts.FINISHED]
 
 
 def test_an_end_that_was_erased_is_told_again_as_far_as_it_is_known() -> None:

@@ -101,7 +101,7 @@ def _refusal_reason(
 
 
 def _conflict_reason(conflict: Conflict) -> NotRunningReason:
-    text = f"{texts.name_taken(conflict)}, or give the job another name."
+    text = f"{texts.name_taken_for_job(conflict)}."
     return NotRunningReason(ConditionReason.NAME_CONFLICT, text, EventReason.NAME_CONFLICT)
 
 

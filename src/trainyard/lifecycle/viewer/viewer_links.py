@@ -61,7 +61,7 @@ def _refused(resource: Resource, name: str, observed: Observed) -> str:
     """Why it cannot be created; it holds up nothing of its job, so nothing else may tell."""
     for conflict in observed.conflicts:
         if (conflict.resource, conflict.name) == (resource, name):
-            return f"{texts.name_taken(conflict)}, or give the job another name"
+            return texts.name_taken_for_job(conflict)
     for refusal in observed.refusals:
         if (refusal.resource, refusal.name) == (resource, name):
             return texts.refused(refusal)
