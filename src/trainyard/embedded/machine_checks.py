@@ -143,6 +143,7 @@ def _has_value(setting: str, value: str) -> bool:
 
 
 def control_groups(context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Whether limits of CPU and memory can be enforced."""
     version2 = _CGROUPS / "cgroup.controllers"
     places = [_CGROUPS] if version2.exists() else [_CGROUPS / "memory", _CGROUPS / "cpu"]
     if all(os.access(place / "cgroup.procs", os.W_OK) for place in places):
@@ -275,6 +276,7 @@ def _command_lines(*command: str) -> list[str]:
 
 
 def user_limits(context: DoctorContext) -> Iterator[DoctorFinding]:
+    """This user's limits of open files and processes, where they are low."""
     files, left = rlimits.max_open_files(), rlimits.processes_left()
     if files is not None and files < rlimits.GOOD_FILES:
         state: FindingState = "problem" if files < rlimits.LEAST_FILES else "note"
@@ -293,6 +295,7 @@ def user_limits(context: DoctorContext) -> Iterator[DoctorFinding]:
 
 
 def disk(context: DoctorContext) -> Iterator[DoctorFinding]:
+    """Free space where the cluster's state is, or would be."""
     folder = nearest_existing(context.paths.folder)
     free = shutil.disk_usage(folder).free
     text = f"{free / (1 << 30):.1f} GiB are free at {folder}"

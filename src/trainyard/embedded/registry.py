@@ -154,6 +154,7 @@ class Registry:
             table[meta.get("namespace", ""), meta["name"]] = entry
 
     def subscribe(self, *resources: str) -> Subscription:
+        """Every object of these resources as ADDED, and all later changes."""
         backlog = (
             Event("ADDED", resource, entry.object, None, entry.raw, entry.revision)
             for resource in resources

@@ -33,7 +33,7 @@ class UserTokens:
             self._load(self.path)
 
     def token_for(self, uid: int) -> str:
-        """The token of a user."""
+        """The one token of a user that counts now; nothing is stored of it."""
         return self._token(uid, self._rounds.get(uid, 0))
 
     def uid_of(self, token: bytes) -> int | None:

@@ -70,6 +70,7 @@ class PodNetwork:
         return False
 
     def remove_pod(self, sandbox: Sandbox) -> None:
+        """Free the address, and close the namespaces, which end with their last process."""
         self._used.discard(sandbox.address)
         for fd in (*sandbox.namespaces.values(), sandbox.user):
             if fd >= 0:

@@ -140,6 +140,7 @@ class LogFile:
         return os.open(self._path, flags, 0o644)
 
     def write(self, data: bytes) -> None:
+        """Append output as lines of the kubelet's format; an open one waits for `flush`."""
         is_begun = bool(self._rest)
         data = self._rest + data
         end = data.rfind(b"\n") + 1

@@ -145,6 +145,7 @@ def setns(fd: int, flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    """mount(2); raises OSError with both ends."""
     options = os.fsencode(data) if data else None
     if _mount(os.fsencode(source), os.fsencode(target), kind.encode(), flags, options) < 0:
         _check(-1, f"mount {kind or source} on {target}")
@@ -214,6 +215,7 @@ def find_arguments() -> None:
 
 
 def set_process_name(name: str) -> None:
+    """What `ps` shows, in both forms; the short one has 15 bytes (PR_SET_NAME)."""
     if _arguments is not None:
         start, end = _arguments
         ctypes.memset(start, 0, end - start)

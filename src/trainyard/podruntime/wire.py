@@ -65,6 +65,7 @@ class Decoder:
         self._attached: deque[list[int]] = deque()
 
     def feed(self, data: bytes) -> list[bytes]:
+        """The frames that these bytes make whole; raises FrameError for one beyond MAX_FRAME."""
         self._buffer += data
         frames = []
         while len(self._buffer) >= _HEADER.size:

@@ -106,6 +106,7 @@ async def delete_queue(client: AsyncClient, name: str) -> None:
 
 
 def limit(text: str) -> tuple[str, str]:
+    """A resource and its amount, of `nvidia.com/gpu=8`."""
     resource, equals, amount = text.partition("=")
     if not (resource and equals and amount):
         raise CommandError(f"--quota {text} is not of the form RESOURCE=N, e.g. nvidia.com/gpu=8")

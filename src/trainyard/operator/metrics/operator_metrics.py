@@ -240,6 +240,7 @@ class OperatorMetrics(Instrumentation):
             self._first_pod.labels(job.kind.kind).observe(max(0.0, seconds))
 
     def status_stored(self, before: JobRecord, after: JobRecord, plan: Plan) -> None:
+        """Count what a job's new status says for the first time."""
         if not after.kind.is_job:
             return
         kind = after.kind.kind

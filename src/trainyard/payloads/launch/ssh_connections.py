@@ -66,6 +66,7 @@ class ReplicaConnection(threading.Thread):
         """Whether a session has, although ssh answers."""
 
     def run(self) -> None:
+        """Connect and pass on what the agent sends, again and again; a daemon thread."""
         delay = FIRST_RETRY_SECONDS
         while True:
             try:

@@ -125,6 +125,7 @@ class PodQuota:
         return True
 
     def give_back(self, source: bytes) -> None:
+        """Count one connection less of a pod, by its address's four bytes."""
         self.sum -= 1
         self._taken[source] -= 1
         if not self._taken[source]:

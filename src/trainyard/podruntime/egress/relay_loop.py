@@ -54,6 +54,7 @@ class RelayLoop:
         self._ticks.append(tick)
 
     def run(self) -> None:
+        """Serve for ever; a handler that fails ends nothing but itself."""
         due = time.monotonic() + _TICK_SECONDS
         while True:
             ready = self._epoll.poll(0 if self._soon else _TICK_SECONDS, _AT_ONCE)

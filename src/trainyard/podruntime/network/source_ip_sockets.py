@@ -92,5 +92,5 @@ def parse_request(data: bytes) -> tuple[int, str, int]:
 
 
 def pack_answer(number: int, *, is_pod: bool) -> bytes:
-    """Pack an answer."""
+    """The bytes of an answer, as the relay reads them."""
     return _ANSWER.pack(ANSWER_PREFIX, number, is_pod)

@@ -45,6 +45,7 @@ class ContainerLimits:
 
     @classmethod
     def from_container(cls, container: Mapping[str, Any], processes: int = 0) -> ContainerLimits:
+        """A limit of all that the machine has is none."""
         limits = container.get("resources", {}).get("limits", {})
         memory = quantity.parse_int(limits["memory"]) if "memory" in limits else 0
         cpu = quantity.parse_milli(limits["cpu"]) if "cpu" in limits else 0
@@ -226,6 +227,7 @@ def _count(folders: list[str], file: str, wanted: str) -> int:
 
 
 def remove(folders: list[str]) -> None:
+    """Remove groups; one that still has processes, or is gone, is left."""
     for folder in folders:
         with contextlib.suppress(OSError):
             os.rmdir(folder)

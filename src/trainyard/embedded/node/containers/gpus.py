@@ -28,6 +28,7 @@ def detect() -> tuple[int, ...]:
 
 
 def requested(container: Mapping[str, Any]) -> int:
+    """How many GPUs a container asks for: its limit, else its request."""
     resources = container.get("resources", {})
     amount = resources.get("limits", {}).get(RESOURCE, resources.get("requests", {}).get(RESOURCE))
     return int(amount or 0)

@@ -27,6 +27,8 @@ Group = tuple[str, str]
 
 
 class PodHost(NamedTuple):
+    """A pod's line in the files of its peers."""
+
     namespace: str
     subdomain: str
     hostname: str
@@ -78,11 +80,13 @@ class HostsFiles:
         return self._folder.child(_file_name(group, aliases)).runtime_path
 
     def set_pod(self, uid: str, host: PodHost) -> None:
+        """Add or change a pod in the file that its group shares."""
         self._pods[uid] = host
         self._groups.setdefault(host.group, {})[uid] = _pod_line(host)
         self._write(host.group)
 
     def remove_pod(self, uid: str) -> None:
+        """Take a pod out of its group's file; a file that nobody needs is deleted."""
         host = self._pods.pop(uid, None)
         if host is None:
             return

@@ -75,6 +75,7 @@ class EventWriter:
         )
 
     async def run(self) -> None:
+        """Write queued events until cancelled; one that is refused is dropped."""
         while True:
             event = await self._queue.get()
             try:

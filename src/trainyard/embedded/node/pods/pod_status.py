@@ -74,6 +74,7 @@ class ContainerRun:
         return self.phase in ("starting", "running")
 
     def state(self) -> Status:
+        """A `ContainerState` of the API."""
         if self.phase == "running":
             return {"running": {"startedAt": times.from_nanoseconds(self.started_at)}}
         if self.phase == "terminated":
@@ -84,6 +85,7 @@ class ContainerRun:
         return {"waiting": waiting}
 
     def termination(self) -> Status:
+        """A `ContainerStateTerminated` of the API."""
         default = "Completed" if self.exit_code == 0 else "Error"
         result: Status = {"exitCode": self.exit_code, "reason": self.reason or default}
         if self.signal:
@@ -97,6 +99,7 @@ class ContainerRun:
         return result
 
     def container_status(self) -> Status:
+        """A `ContainerStatus` of the API."""
         image = self.spec.get("image", "")
         return {
             "name": self.name,
@@ -112,6 +115,7 @@ class ContainerRun:
 
 
 def is_initialized(runs: Sequence[ContainerRun]) -> bool:
+    """Whether main containers may start: sidecars have started, other init containers succeeded."""
     return all(
         run.has_started if run.is_sidecar else run.has_succeeded for run in runs if run.is_init
     )

@@ -84,6 +84,7 @@ class PodWorker:
         return self._object.latest
 
     def pod_changed(self, pod: dict[str, Any], *, is_gone: bool) -> None:
+        """Take in the API's version of the pod; `is_gone`: the object was deleted."""
         if is_gone:
             self._is_gone = True
         else:
@@ -202,6 +203,7 @@ class PodWorker:
     # -- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
+        """Run the pod until it has ended or its object is gone; then nothing of it goes on."""
         try:
             if self._terminal_phase and self._runtime_state is not None:
                 # It ended just before the earlier agent did.

@@ -55,6 +55,8 @@ class VolumeSource(NamedTuple):
 
 
 class VolumeFile(NamedTuple):
+    """A file of a volume: its path below the mount, and its mode bits."""
+
     path: str
     data: bytes
     mode: int
