@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.composition.expected_errors import expected_error
 from trainyard.embedded.tls_files import TlsFiles
-from trainyard.machine import folder_lock, rlimits
+from trainyard.machine import rlimits
 from trainyard.machine.state_folder import (
     FAILED,
     Paths,
@@ -169,8 +169,7 @@ def _become_background(wanted: _Background) -> None:
 
             traceback.print_exc()
         text = str(expected or f"{type(error).__name__}: {error}; see {paths.log}")
-        lives = folder_lock.holder(paths.folder) != 0
-        if pod_runtime is not None and pod_runtime.keeps_pods and lives:
+        if pod_runtime is not None and pod_runtime.keeps_pods:
             text += "; replicas that run go on, for a cluster that can take them over"
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} the cluster{FAILED}{text}", file=sys.stderr)
         _report(ready, text.encode())

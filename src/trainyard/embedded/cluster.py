@@ -188,6 +188,8 @@ async def run_cluster(
     finally:
         with suppress(OSError):
             paths.record.unlink(missing_ok=True)
+        if agent is not None and agent.has_lost_pods:
+            pod_runtime.keeps_pods = False
         if agent is not None and pod_runtime.keeps_pods:
             agent.leave()
         elif agent is not None:

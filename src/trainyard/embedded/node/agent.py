@@ -104,6 +104,8 @@ class NodeAgent:
         self._meter = resource_usage.UsageMeter()
         self._node_ports: node_ports.NodePorts | None = None
         self._pods_since_cleanup = 0
+        self.has_lost_pods = False
+        """Whether the pod runtime has ended, and all pods with it."""
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
 
@@ -275,6 +277,7 @@ class NodeAgent:
             if all(worker.is_end_written for worker in self._workers.values()):
                 break
             await asyncio.sleep(_STATUS_WAIT_SECONDS)
+        self.has_lost_pods = True
         raise FatalError("the node's shim process is gone, and all pods with it")
 
     async def _check_containers(self) -> None:
