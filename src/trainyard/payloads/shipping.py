@@ -46,7 +46,7 @@ _PACKAGE_PATH = re.compile(
 )
 
 
-@functools.cache
+@functools.lru_cache(maxsize=64)
 def source(module: str) -> str:
     """The text of a module of this package, such as `observer.stack_collector`."""
     path = Path(__file__).parent / (module.replace(".", "/") + ".py")
