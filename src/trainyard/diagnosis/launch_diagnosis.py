@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation
+from trainyard.kinds.kind import LAUNCH_TIMEOUT_SECONDS
 from trainyard.kinds.shared.reasons import (
     ConditionReason,
     launch_wait_message,
@@ -16,7 +17,6 @@ from trainyard.kinds.shared.reasons import (
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.times import duration
 
-_DEFAULT_SECONDS = 600
 _SSHD_PREFIX = "trainyard: sshd: "
 _QUOTED_LINES = 6
 _ADVICE = (
@@ -79,7 +79,7 @@ def not_launched(situation: Situation) -> Iterator[Cause]:
     if preflight_difference(message):  # it has started, and has still to say so
         return
     shown = message or "it does not say yet what it waits for"
-    limit = situation.job.run_policy.get("launchTimeoutSeconds", _DEFAULT_SECONDS)
+    limit = situation.job.run_policy.get("launchTimeoutSeconds", LAUNCH_TIMEOUT_SECONDS)
     replica = situation.replica(pod)
     evidence = [f"{replica} launches the training, which may take {limit} s in all"]
     evidence += _sshd_lines(situation)

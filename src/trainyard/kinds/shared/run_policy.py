@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, WithJsonSchema
 
-from trainyard.kinds.kind import BACKOFF_LIMIT
+from trainyard.kinds.kind import BACKOFF_LIMIT, LAUNCH_TIMEOUT_SECONDS
 from trainyard.kinds.shared import workload
 from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
     POD_FAILURE_POLICY,
@@ -189,7 +189,7 @@ RUN_POLICY = Field(
 
 
 LAUNCH_TIMEOUT: int = Field(
-    default=600,
+    default=LAUNCH_TIMEOUT_SECONDS,
     ge=1,
     le=INT64_MAX,
     description="Seconds that a launch over ssh may take, from the moment when all replicas run "
