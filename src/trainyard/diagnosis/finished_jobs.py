@@ -108,7 +108,7 @@ def _failed_by_replica(situation: Situation, condition: Object) -> Cause:
         return hung
     if not failure:
         return Cause(
-            "a replica failed for good",
+            "it has failed",
             (*lines_of(condition.get("message")), *quoted(situation.failure_output)),
             _logs_advice(situation),
         )
