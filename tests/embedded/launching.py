@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.tools import require
@@ -190,3 +191,15 @@ async def running_jobs(
             yield Jobs(client, folder, cluster.agent, pod_runtime.pid)
     finally:
         pod_runtime.kill()
+
+
+def jobs_with(*programs: str) -> Any:
+    """A fixture: a cluster for launches that need these programs."""
+
+    @pytest.fixture
+    async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
+        require_programs(*programs)
+        async with running_jobs(tmp_path) as running:
+            yield running
+
+    return jobs

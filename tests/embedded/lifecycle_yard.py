@@ -19,6 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.embedded.command_line import CommandLine, Object, until
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.machine.state_folder import Paths
@@ -199,6 +201,17 @@ def yard(folder: Path) -> Iterator[Yard]:
     finally:
         made.run("down", code=None)
         made.kill_everything()
+
+
+def shared_yard(name: str) -> Any:
+    """A fixture: one cluster for all tests of a module, in a folder of this name."""
+
+    @pytest.fixture(scope="module")
+    def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+        with yard(tmp_path_factory.mktemp(name)) as made:
+            yield made
+
+    return cluster
 
 
 def template(

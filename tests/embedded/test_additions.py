@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import json
 import venv
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.embedded.command_line import CommandLine, job, shell, until
 
 _VOLUME = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def writer(name: str) -> object:

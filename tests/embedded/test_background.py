@@ -8,21 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.command_line import CommandLine, job, shell, until
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
 
 
 def _pid(trainyard: CommandLine) -> int:

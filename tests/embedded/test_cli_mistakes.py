@@ -5,21 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.embedded.command_line import CommandLine, job
 from tests.tools import missing
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def _with(path: str, value: object) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from tests.embedded.launching import (
     NAMESPACE,
     Jobs,
     Object,
+    jobs_with,
     require_programs,
     resource_of,
     running_jobs,
@@ -29,11 +29,7 @@ from trainyard.payloads.processes import children_of, descendants
 KIND = "ColossalAIJob"
 
 
-@pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
-    require_programs("colossalai", "torchrun", "sshd", "ssh")
-    async with running_jobs(tmp_path) as running:
-        yield running
+jobs = jobs_with("colossalai", "torchrun", "sshd", "ssh")
 
 
 def template(name: str, env: dict[str, str] | None = None) -> Object:

@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.embedded.command_line import CommandLine
 from tests.tools import require
@@ -159,13 +155,6 @@ _SBATCH = f"""\
 #SBATCH --job-name=slurm --nodes=2
 srun python -c "{_PROGRAM}"
 """
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def converted(trainyard: CommandLine, files: list[str]) -> str:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.embedded.command_line import CommandLine, Object, job
 
@@ -22,14 +18,6 @@ RESTARTS = {
     "torchrun": {"torchrunConfig": {"enabled": True, "maxRestarts": 1}},
     "in-place": {"runPolicy": {"restartMode": "InPlace", "backoffLimit": 1}},
 }
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
 
 
 def test_the_next_attempt_in_the_same_container_does_not_end_by_the_crash_before(

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.deepspeed_job import KIND, MEET, SHOW, TRICKY, shown, spec, worker
-from tests.embedded.launching import NAMESPACE, Jobs, require_programs, running_jobs, sshd_processes
+from tests.embedded.launching import (
+    NAMESPACE,
+    Jobs,
+    jobs_with,
+    require_programs,
+    running_jobs,
+    sshd_processes,
+)
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS
 
 ARGUMENTS = ["plain", "with space", "quo'te\"d", "$HOME", "%h", "", "a*b;c|d", "--x=é", "--", "\\"]
 VARIABLES = ("LITERAL", "TRICKY", "FROM_SECRET", "FROM_ENV_FROM")
 
 
-@pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
-    require_programs("deepspeed", "pdsh", "sshd", "ssh")
-    async with running_jobs(tmp_path) as running:
-        yield running
+jobs = jobs_with("deepspeed", "pdsh", "sshd", "ssh")
 
 
 async def with_variables(jobs: Jobs) -> dict[str, object]:

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,9 @@ from tests.embedded.launching import (
     NAMESPACE,
     Jobs,
     Object,
+    jobs_with,
     message_of,
-    require_programs,
     resource_of,
-    running_jobs,
     sshd_processes,
 )
 from tests.tools import require, soak
@@ -47,11 +45,7 @@ if os.environ["RANK"] == "1" and not pathlib.Path("failed").exists():
 """
 
 
-@pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
-    require_programs("deepspeed", "pdsh", "sshd", "ssh")
-    async with running_jobs(tmp_path) as running:
-        yield running
+jobs = jobs_with("deepspeed", "pdsh", "sshd", "ssh")
 
 
 def exit_codes(status: Object) -> list[int]:

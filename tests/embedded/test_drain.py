@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.embedded.command_line import Object, shell, until
-from tests.embedded.lifecycle_yard import Yard, kubectl, pytorch, template, yard
+from tests.embedded.lifecycle_yard import Yard, kubectl, pytorch, shared_yard, template
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
 
 WAIT = "until [ -e /data/{name} ]; do sleep 0.05; done"
 BY_EVICTION = [{"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget"}]}]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("drain")) as made:
-        yield made
+cluster = shared_yard("drain")
 
 
 def waiting(name: str, **policy: Object) -> Object:

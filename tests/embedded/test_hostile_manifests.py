@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import pytest
 
 from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine
 from tests.embedded.hostile_manifests import REFUSED, RUN, WAITING
 from tests.tools import soak
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def test_what_can_only_fail_is_refused_with_a_reason(trainyard: CommandLine) -> None:

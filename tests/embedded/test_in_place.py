@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,8 +17,8 @@ from tests.embedded.lifecycle_yard import (
     ends_of,
     kill,
     pytorch,
+    shared_yard,
     template,
-    yard,
 )
 from trainyard.embedded.chaos_faults.target_processes import find_replicas, process_environment
 from trainyard.machine.state_folder import Paths
@@ -29,10 +28,7 @@ IN_PLACE = {"restartMode": "InPlace"}
 HOLDER = b"/t9k/hold/hold.py"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("in-place")) as made:
-        yield made
+cluster = shared_yard("in-place")
 
 
 def processes_of(cluster: Yard, name: str, number: int) -> list[int]:

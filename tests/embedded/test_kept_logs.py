@@ -6,8 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,12 +24,9 @@ INITIAL = [
 
 
 @pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    line.run("up")
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
+def trainyard(trainyard: CommandLine) -> CommandLine:
+    trainyard.run("up")
+    return trainyard
 
 
 def with_initial(manifest: dict[str, Any], policy: str, prepare: str = "true") -> dict[str, Any]:

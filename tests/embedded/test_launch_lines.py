@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +18,9 @@ print("rank", os.environ.get("RANK"), "of", os.environ.get("WORLD_SIZE"), sys.ar
 
 
 @pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    line.run("up")
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
+def trainyard(trainyard: CommandLine) -> CommandLine:
+    trainyard.run("up")
+    return trainyard
 
 
 def debugged(kind: str, name: str, **spec: Any) -> dict[str, Any]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from tests.embedded.deepspeed_job import KIND, SHOW, spec, worker
-from tests.embedded.launching import Jobs, Object, require_programs, running_jobs, sshd_processes
+from tests.embedded.launching import Jobs, Object, jobs_with, sshd_processes
 from trainyard import diagnosis
 from trainyard.api.diagnosis_inputs import situation_of
 from trainyard.cli.commands.explain import render
@@ -23,11 +21,7 @@ LISTEN = "import socket, time; s = socket.create_server(('', 2222)); time.sleep(
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="changes users and system files")
 
 
-@pytest.fixture
-async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
-    require_programs("deepspeed", "pdsh", "sshd", "ssh")
-    async with running_jobs(tmp_path) as running:
-        yield running
+jobs = jobs_with("deepspeed", "pdsh", "sshd", "ssh")
 
 
 async def file_at(jobs: Jobs, name: str, path: str, text: str) -> Object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -16,18 +15,15 @@ from tests.embedded.lifecycle_yard import (
     moment,
     pytorch,
     replicas,
+    shared_yard,
     template,
-    yard,
 )
 
 POLICIES = ("None", "Unfinished", "All")
 DEADLINE_SECONDS = 5
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("ends")) as made:
-        yield made
+cluster = shared_yard("ends")
 
 
 def test_a_deadline_ends_the_processes_under_every_clean_up_policy(cluster: Yard) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from tests.embedded.command_line import Object, shell, until
 from tests.embedded.lifecycle_yard import (
@@ -14,8 +11,8 @@ from tests.embedded.lifecycle_yard import (
     condition,
     generic,
     replicas,
+    shared_yard,
     template,
-    yard,
 )
 
 WORKERS = 3
@@ -55,10 +52,7 @@ while len(list(folder.glob("[a-z]*"))) < wanted + 1:
 """
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("generic")) as made:
-        yield made
+cluster = shared_yard("generic")
 
 
 def _tf_config() -> str:

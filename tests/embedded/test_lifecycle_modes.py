@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.embedded import lifecycle_training as training
@@ -16,15 +14,11 @@ from tests.embedded.lifecycle_yard import (
     generic,
     pytorch,
     replicas,
+    shared_yard,
     template,
-    yard,
 )
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("modes")) as made:
-        yield made
+cluster = shared_yard("modes")
 
 
 def test_a_job_paused_while_it_trains_resumes_to_the_end_from_its_checkpoint(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from tests.embedded.command_line import Object, shell, until
 from tests.embedded.lifecycle_yard import (
     START_SECONDS,
@@ -15,15 +11,11 @@ from tests.embedded.lifecycle_yard import (
     generic,
     pytorch,
     replicas,
+    shared_yard,
     template,
-    yard,
 )
 
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("policies")) as made:
-        yield made
+cluster = shared_yard("policies")
 
 
 def test_a_job_that_needs_all_its_replicas_waits_for_the_last(cluster: Yard) -> None:

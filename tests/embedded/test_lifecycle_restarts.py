@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,8 @@ from tests.embedded.lifecycle_yard import (
     parent_of,
     pytorch,
     replicas,
+    shared_yard,
     template,
-    yard,
 )
 from tests.embedded.node_cluster import are_limits_enforced
 
@@ -39,10 +39,7 @@ ENDINGS = {
 """How a shell script comes to each code. Kubernetes makes `$$` of `$$$$`."""
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("restarts")) as made:
-        yield made
+cluster = shared_yard("restarts")
 
 
 @pytest.mark.parametrize("launch", ["plain", "torchrun"])

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,12 +45,9 @@ while left:
 
 
 @pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    line.run("up")
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
+def trainyard(trainyard: CommandLine) -> CommandLine:
+    trainyard.run("up")
+    return trainyard
 
 
 def submit(trainyard: CommandLine, name: str, script: str) -> None:

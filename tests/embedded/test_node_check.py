@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.command_line import Object, until
 from tests.embedded.launching import require_programs
-from tests.embedded.lifecycle_yard import START_SECONDS, Yard, pytorch, template, yard
+from tests.embedded.lifecycle_yard import START_SECONDS, Yard, pytorch, shared_yard, template
 
 CHECKED = {"nodeCheck": {"enabled": True}}
 SLOW = """\
@@ -33,10 +32,7 @@ sys.meta_path.insert(0, Finder())
 """What makes a Python that imports torch compute as a core that is far slower would."""
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
-    with yard(tmp_path_factory.mktemp("node-check")) as made:
-        yield made
+cluster = shared_yard("node-check")
 
 
 def command(name: str) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,6 @@ from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine
 from tests.tools import soak
 
 _ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 @pytest.mark.parametrize("platform", ["win32", "darwin"][: soak(1, 2)])

@@ -165,13 +165,6 @@ def has_printed(cluster: Yard, name: str) -> bool:
     return (cluster.folder / f"printed-{name}").exists()
 
 
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
-
-
 def test_lines_of_one_rank_are_shown_wherever_it_runs(trainyard: CommandLine) -> None:
     """Two in one replica, by their tags; two in replicas of their own, by the replica."""
     (trainyard.folder / "ranks.py").write_text("import os\nprint('I am', os.environ['RANK'])\n")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.embedded.command_line import CommandLine, Object
 
@@ -20,13 +17,6 @@ while not is_again and not os.path.exists("go"):
     time.sleep(0.05)
 sys.exit(0 if is_again else 1)
 """
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def git(folder: Path, *words: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +20,6 @@ while not os.path.exists("go"):
     trainyard.report(step=200)
 trainyard.report(step=1000)
 """
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
 
 
 def _progress(line: CommandLine, name: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -18,13 +18,6 @@ from trainyard.kinds.kind_registry import KINDS
 from trainyard.kube.client import Client
 
 _FOREVER = "sleep 3600"
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def test_a_job_that_succeeds_ends_with_0_and_says_where_its_logs_are(

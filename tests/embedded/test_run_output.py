@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import IO
 
 import pytest
@@ -17,13 +16,6 @@ from tests.tools import soak
 from trainyard.podruntime.log_reader import MISSING
 
 RUN = [sys.executable, "-m", "trainyard.cli.main", "run"]
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def _run(

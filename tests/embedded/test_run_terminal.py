@@ -4,22 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.embedded.command_line import CommandLine, job, shell
 from tests.embedded.terminal import on_terminal, started_on_terminal
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def test_the_table_shows_each_replica_while_it_runs(trainyard: CommandLine) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.embedded.command_line import CommandLine, until
@@ -57,13 +55,6 @@ def train(config):
     print(f"sum {mine.item()} of {dist.get_world_size()}", flush=True)
     dist.destroy_process_group()
 """
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.kill_everything()
 
 
 def written(folder: Path, files: dict[str, str]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -23,12 +21,9 @@ while not pathlib.Path("stop").exists():
 
 
 @pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    line.run("up")
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
+def trainyard(trainyard: CommandLine) -> CommandLine:
+    trainyard.run("up")
+    return trainyard
 
 
 def _memory(trainyard: CommandLine) -> dict[str, int]:

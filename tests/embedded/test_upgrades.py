@@ -9,24 +9,13 @@ import signal
 import socket
 import sqlite3
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
-import pytest
-
 from tests.embedded.command_line import CommandLine, job, until
 
 SOURCES = Path(__file__).parents[2] / "src"
-
-
-@pytest.fixture
-def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path)
-    yield line
-    line.run("down", code=None)
-    line.kill_everything()
 
 
 def kill_cluster(trainyard: CommandLine) -> None:
