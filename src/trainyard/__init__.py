@@ -13,13 +13,13 @@ from trainyard.version import VERSION
 if TYPE_CHECKING:
     from trainyard.api.async_client import AsyncClient as AsyncClient
     from trainyard.api.clusters import ClusterOptions as ClusterOptions
+    from trainyard.api.command_process import command as command
     from trainyard.api.errors import CaptureError as CaptureError
     from trainyard.api.errors import JobFailed as JobFailed
     from trainyard.api.errors import RemoteTraceback as RemoteTraceback
     from trainyard.api.errors import WaitTimeout as WaitTimeout
     from trainyard.api.job_queries import Executed as Executed
     from trainyard.api.job_queries import LogLine as LogLine
-    from trainyard.api.machine import command as command
     from trainyard.api.offline import convert as convert
     from trainyard.api.offline import render as render
     from trainyard.api.offline import validate as validate
@@ -65,7 +65,7 @@ _FOUND_IN = {
     "ScriptOptions": "api.options",
     "Usage": "api.replica_usage",
     "WaitTimeout": "api.errors",
-    "command": "api.machine",
+    "command": "api.command_process",
     "convert": "api.offline",
     "history": "api.recorded_jobs",
     "propose": "api.scripts.script_jobs",

@@ -68,7 +68,7 @@ class PodWorker:
         self._stopped: tuple[int, ...] = ()
         self._stop_task: asyncio.Task[None] | None = None
         self._prober = Prober(self._on_probe)
-        self._stopper = ContainerStopper(self._prober, self._is_killed_now, self._tell_of_kill)
+        self._stopper = ContainerStopper(self._prober, self._is_killed_now, self._report_kill)
         self._recover(pod.get("status", {}))
 
     # -- observations -----------------------------------------------------------------------
@@ -355,7 +355,7 @@ class PodWorker:
         wanted = self._grace_seconds() if grace is None else grace
         await self._stopper.stop(self._probe_target(run), wanted)
 
-    def _tell_of_kill(self, container: str) -> None:
+    def _report_kill(self, container: str) -> None:
         text = f"Container {container} {GRACE_IS_OVER}, and is killed"
         self._object.emit_event("Killing", text)
 

@@ -1,4 +1,4 @@
-"""What is about this machine rather than jobs: the command line itself, in a process of its own."""
+"""The command line in a process of its own, for what is about this machine rather than jobs."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def command(*words: str | os.PathLike[str]) -> str:
         check=False,
     )
     if done.returncode:
-        told = (done.stderr or done.stdout).strip().removeprefix("error: ")
-        raise CommandError(told or f"{words[0]} ended with exit code {done.returncode}")
+        output = (done.stderr or done.stdout).strip().removeprefix("error: ")
+        raise CommandError(output or f"{words[0]} ended with exit code {done.returncode}")
     return done.stdout
