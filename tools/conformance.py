@@ -16,7 +16,7 @@ from tests.differential.differences import DIFFERENCES
 from tests.foreign.client_suites import SUITES
 from tests.foreign.e2e.cases import CASES
 from tests.foreign.programs import CLIENTS, PROMISES
-from tests.unit.node import test_every_field as fields
+from tests.unit.embedded.node import test_every_field as fields
 from tools.generated import main
 
 ROOT = Path(__file__).parent.parent
@@ -44,8 +44,8 @@ Played by each client from an environment of its own, in every run of the tests
 _HONOURED = """\
 ### Fields that are accepted and do nothing
 
-Who sets one is told so by a warning `NotHonoured` (`tests/unit/node/test_every_field.py`). Any
-other field of a pod, a container or a Service has an effect.
+Who sets one is told so by a warning `NotHonoured` (`tests/unit/embedded/node/test_every_field.py`).
+Any other field of a pod, a container or a Service has an effect.
 """
 _EXPECTATIONS = """\
 ### What Kubernetes' end-to-end tests expect

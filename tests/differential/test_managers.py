@@ -13,7 +13,7 @@ from tests.differential.cases import JSON
 from tests.differential.differences import DIFFERENCES
 from tests.differential.managers import cases, counted
 from tests.differential.test_recorded import UnixConnection
-from tests.unit.embedded_apiserver.port import serving
+from tests.unit.embedded.apiserver.port import serving
 
 _RECORDED = sorted((Path(__file__).parent / "recorded").glob("managers-*.json"))
 _LISTED = DIFFERENCES["managers"]

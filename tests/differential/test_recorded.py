@@ -14,7 +14,7 @@ from tests.differential.asking import Answer, Ask, over, play
 from tests.differential.cases import JSON, POD, cases, changed
 from tests.differential.differences import DIFFERENCES
 from tests.differential.objects import PODS
-from tests.unit.embedded_apiserver.port import serving
+from tests.unit.embedded.apiserver.port import serving
 from trainyard.kinds.shared.pods.pod_template_rules import check_template
 
 SUBJECTS = ("core", "jobs")

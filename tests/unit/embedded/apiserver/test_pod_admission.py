@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.embedded_apiserver.test_registry import pod
+from tests.unit.embedded.apiserver.test_registry import pod
 from trainyard.embedded.registry import Registry
 from trainyard.kube.errors import Invalid
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.scheduler.test_scheduler import CAPACITY, GROUPS, Cluster, running
+from tests.unit.embedded.scheduler.test_scheduler import CAPACITY, GROUPS, Cluster, running
 from trainyard.embedded.cluster_objects import Deletion
 from trainyard.kinds.kind_registry import KINDS
 from trainyard.kinds.shared.job_settings import Settings

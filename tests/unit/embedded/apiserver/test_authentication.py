@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.unit.embedded_apiserver.port import TOKEN, Port, head, serving
+from tests.unit.embedded.apiserver.port import TOKEN, Port, head, serving
 from trainyard.embedded.apiserver.auth.request_identity import Authenticator
 from trainyard.embedded.user_tokens import UserTokens
 from trainyard.machine.users import AllowList

@@ -14,7 +14,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from tests.unit.embedded_apiserver.port import LIMIT_SECONDS, Port, head, serving
+from tests.unit.embedded.apiserver.port import LIMIT_SECONDS, Port, head, serving
 from trainyard.embedded.apiserver.http.connection_limits import ConnectionLimits
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -206,7 +206,7 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 import uvloop
-from tests.unit.embedded_apiserver.port import serving
+from tests.unit.embedded.apiserver.port import serving
 
 async def main():
     async with serving(Path(sys.argv[1])) as port:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.embedded_apiserver.port import Answer, Client, serving
+from tests.unit.embedded.apiserver.port import Answer, Client, serving
 from tests.unit.kinds import manifests
 
 MAPS = "/api/v1/namespaces/default/configmaps"

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from tests.unit.embedded_apiserver.port import Client, serving
+from tests.unit.embedded.apiserver.port import Client, serving
 from trainyard.embedded.apiserver.patch import field_sets, patch_formats
 from trainyard.embedded.apiserver.pod_access import spdy
 from trainyard.embedded.apiserver.pod_access.websocket import WebSocket

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.embedded_apiserver.port import Client, serving
-from tests.unit.embedded_apiserver.test_decoding import APPLY, JOB, JOBS, JSON, MAPS, MERGE, PODS
+from tests.unit.embedded.apiserver.port import Client, serving
+from tests.unit.embedded.apiserver.test_decoding import APPLY, JOB, JOBS, JSON, MAPS, MERGE, PODS
 from trainyard.composition.kinds_extension import RESOURCES
 from trainyard.embedded.apiserver.patch.field_managers import Update
 from trainyard.embedded.registry import Registry
