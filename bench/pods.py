@@ -128,8 +128,8 @@ class _Bench:
         killed = (time.perf_counter() - started) * 1e3
         return [
             Row(f"{MANY} pods started, pods/s", rate, "/s", None),
-            Row("shim, own memory", before / 1024, "MiB", None),
-            Row(f"shim, own memory with {MANY} pods", pod_runtime / 1024, "MiB", None),
+            Row("pod runtime, own memory", before / 1024, "MiB", None),
+            Row(f"pod runtime, own memory with {MANY} pods", pod_runtime / 1024, "MiB", None),
             Row("a pod's supervisor, own memory", each / 1024, "MiB", None),
             Row(f"{MANY} pods killed and reaped", killed, "ms", None),
         ]
