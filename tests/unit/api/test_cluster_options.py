@@ -20,7 +20,7 @@ OPTIONS: list[ClusterOptions] = [
     {"is_strict": True, "isolation": "plain", "passed": ["PATH", "B_*"]},
     {"resources": {"nvidia.com/gpu": "8"}, "allowed_ports": [1]},
     {"passed": "HF_*", "allowed_ports": 8080, "images": ("torch*", sys.prefix)},
-    {"passed": iter(["A", "B"]), "images": [("a", sys.prefix), ("b", sys.prefix)]},
+    {"passed": iter(["PATH", "B_*"]), "images": [("a", sys.prefix), ("b", sys.prefix)]},
 ]
 
 
