@@ -76,6 +76,7 @@ def _shape(found: RunningCluster) -> ClusterShape:
             name: format_amount(name, value) for name, value in chosen.get("resources", {}).items()
         },
         is_strict=bool(chosen.get("is_strict")),
+        isolation="plain" if found.isolation == "plain" else default.isolation,
         pids_limit=chosen.get("pids_limit"),
         log_max_size=chosen.get("log_size"),
         log_max_files=chosen.get("log_files", default.log_max_files),
