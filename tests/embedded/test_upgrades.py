@@ -13,6 +13,8 @@ from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
 from tests.embedded.command_line import CommandLine, job, until
 
 SOURCES = Path(__file__).parents[2] / "src"
@@ -138,6 +140,48 @@ def test_a_restart_of_what_a_newer_version_stores_touches_nothing(trainyard: Com
     said = trainyard.run("restart", code=1)
     assert "a newer format (99, this one knows 1): nothing was changed" in said
     assert f"process {fields['pid']}," in trainyard.run("status")
+
+
+@pytest.mark.parametrize("name", ["channel.json", "tokens.json"])
+def test_keys_that_a_newer_version_wrote_are_refused_and_left_as_they_were(
+    trainyard: CommandLine, name: str
+) -> None:
+    trainyard.run("up")
+    until((trainyard.state / "channel.json").exists, "the controller has its keys")
+    file = trainyard.state / name
+    kept = file.read_text() if file.exists() else ""
+    file.write_text('{"format": 99}')
+    file.chmod(0o600)
+    pid = json.loads((trainyard.state / "cluster.json").read_text())["pid"]
+    assert "a newer trainyard wrote it" in trainyard.run("restart", code=1)
+    assert f"process {pid}," in trainyard.run("status")
+    kill_cluster(trainyard)
+    said = trainyard.run("up", code=1)
+    assert f"{name}: a newer trainyard wrote it (this one knows format 1)" in said
+    assert file.read_text() == '{"format": 99}'
+    file.write_text(kept) if kept else file.unlink()
+    trainyard.run("up")
+
+
+def test_a_record_of_a_newer_version_is_left_out_and_left_as_it_was(trainyard: CommandLine) -> None:
+    trainyard.run("up")
+    for name in ("kept", "ahead"):
+        trainyard.run("submit", "-f", trainyard.manifest("m.yaml", job(name, ["true"])))
+        trainyard.run("wait", name)
+    for record in (trainyard.state / "submissions").glob("*/record.json"):
+        told = json.loads(record.read_text())
+        more = {"added": 1, "git": {"root": "/r", "commit": "1" * 40, "added": 1}}
+        if "-ahead" in record.parent.name:
+            more = {"format": 99, "objects": "elsewhere"}
+        record.write_text(json.dumps(told | more))
+    before = {each: each.read_text() for each in trainyard.state.glob("submissions/*/record.json")}
+    assert "kept" in trainyard.run("history")
+    for name in ("kept", "ahead"):
+        trainyard.run("show", name)
+    assert "ahead" not in trainyard.run("history")
+    trainyard.run("delete", "ahead")
+    for file, text in before.items():
+        assert file.read_text() == text
 
 
 def test_a_restart_without_a_cluster_says_how_to_start_one(trainyard: CommandLine) -> None:

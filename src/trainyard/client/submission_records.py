@@ -22,7 +22,7 @@ from trainyard.client.git_repository import DIFF, STATUS, Changes, Commit, chang
 from trainyard.client.job_view import Job
 from trainyard.client.object_views import Object
 from trainyard.kinds.shared import labels
-from trainyard.machine.state_folder import Paths
+from trainyard.machine.state_folder import FILE_FORMAT, Paths, has_newer_format
 from trainyard.schema.dataclass import dataclass
 
 RECORDS = "submissions"
@@ -79,7 +79,9 @@ class Record:
     def commit(self) -> Commit | None:
         """Where the code's repository stood; None where it was in none."""
         git = self.told.get("git")
-        return Commit(**git) if git else None
+        if not git:
+            return None
+        return Commit(**{name: git[name] for name in Commit.__dataclass_fields__ if name in git})
 
     @property
     def changes(self) -> Changes | None:
@@ -114,9 +116,9 @@ def make(state: Path, name: str) -> Path:
 
 
 def read(folder: Path) -> Record | None:
-    """The record in a folder; None if there is none."""
+    """The record in a folder; None if there is none, or a newer trainyard wrote it."""
     told = _read(folder / "record.json")
-    return Record(folder, told) if told else None
+    return Record(folder, told) if told and not has_newer_format(told) else None
 
 
 def records(state: Path) -> Iterator[Record]:
@@ -192,5 +194,5 @@ def write(
     if packages is not None:
         (folder / "packages.txt").write_text("\n".join(packages) + "\n")
     draft = folder / f".record.{os.getpid()}"
-    draft.write_text(json.dumps(told))
+    draft.write_text(json.dumps({"format": FILE_FORMAT, **told}))
     draft.replace(folder / "record.json")

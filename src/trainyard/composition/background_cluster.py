@@ -62,6 +62,7 @@ def ensure_up(
     rlimits.check_rlimits()
     paths = Paths(state_folder())
     paths.prepare()
+    paths.check_formats()
     if any(allowed):
         paths.share()
     reader, writer = os.pipe()

@@ -22,7 +22,7 @@ from trainyard.kube.client import Client
 from trainyard.kube.transport import Transport
 from trainyard.kube.unix_transport import UnixTransport
 from trainyard.machine.ownership import check_secret
-from trainyard.machine.state_folder import Paths, state_folder
+from trainyard.machine.state_folder import FILE_FORMAT, Paths, state_folder
 from trainyard.operator import embedded_operator
 from trainyard.operator.channel.channel_ca import ChannelCA, issue_channel_ca
 from trainyard.operator.channel.report_channel import ReportChannel
@@ -113,7 +113,7 @@ def channel_authority(path: Path) -> ChannelCA:
         return found
     made = issue_channel_ca(_CHANNEL_HOSTS, found, wall_clock())
     with suppress(OSError):  # else it is good for this cluster's life
-        write_private(path, json.dumps(dict(made.files)).encode())
+        write_private(path, json.dumps({"format": FILE_FORMAT, **made.files}).encode())
     return made
 
 

@@ -13,9 +13,11 @@ import secrets
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from trainyard.embedded.tls_files import TokenError, write_private
 from trainyard.machine.ownership import check_secret
+from trainyard.machine.state_folder import FILE_FORMAT
 from trainyard.schema.dataclass import dataclass
 
 
@@ -25,6 +27,8 @@ class UserTokens:
 
     path: Path | None = None
     _key: bytes = b""
+    _kept: dict[str, Any] = field(default_factory=dict)
+    """The content of the file, with what a newer version has added to it."""
     _rounds: dict[int, int] = field(default_factory=dict)
     """How often a user's token was renewed."""
 
@@ -58,7 +62,7 @@ class UserTokens:
         try:
             with suppress(FileNotFoundError):
                 check_secret(path)
-                kept = json.loads(path.read_text())
+                self._kept = kept = json.loads(path.read_text())
                 self._key = bytes.fromhex(kept["key"])
                 self._rounds = {int(uid): int(number) for uid, number in kept["renewed"].items()}
                 return
@@ -71,5 +75,6 @@ class UserTokens:
             ) from error
 
     def _store(self, path: Path) -> None:
-        kept = {"key": self._key.hex(), "renewed": {str(k): v for k, v in self._rounds.items()}}
+        renewed = {str(uid): number for uid, number in self._rounds.items()}
+        kept = {"format": FILE_FORMAT, **self._kept, "key": self._key.hex(), "renewed": renewed}
         write_private(path, json.dumps(kept).encode())

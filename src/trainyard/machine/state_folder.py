@@ -40,6 +40,17 @@ _RECORD_FIELDS: dict[str, tuple[type, ...]] = {
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text"}
 
 
+FILE_FORMAT = 1
+"""Of the JSON files that outlive a cluster, in their field `format`; 1 where there is none. Within
+a format, fields are only added, and those that are not known are ignored."""
+
+
+def has_newer_format(content: object) -> bool:
+    """Whether a newer trainyard wrote a file with this content, in a way of its own."""
+    found = content.get("format") if isinstance(content, dict) else None
+    return isinstance(found, int) and found > FILE_FORMAT
+
+
 class StateError(TrainyardError):
     """The state folder cannot be used."""
 
@@ -109,6 +120,20 @@ class Paths:
     """What was recorded of submissions (decision 150)."""
     runs = _File("runs")
     """Folders of the clusters that `trainyard run` starts for itself (decision 67)."""
+
+    def check_formats(self) -> None:
+        """Raise StateError where a newer trainyard wrote keys here, which stay as they are."""
+        for path in (self.tokens, self.channel):
+            try:
+                is_newer = has_newer_format(json.loads(path.read_bytes()))
+            except (OSError, ValueError, RecursionError):  # told, or made anew, where it is used
+                continue
+            if is_newer:
+                raise StateError(
+                    f"cannot read {path}: a newer trainyard wrote it (this one knows format "
+                    f"{FILE_FORMAT}): nothing was changed; upgrade trainyard or use another state "
+                    "folder"
+                )
 
     def prepare(self) -> None:
         """Make the folder, and make sure that it is ours and can be written.
