@@ -70,6 +70,15 @@ _NOT_OURS = (
     "usercustomize",
 )
 
+WITHOUT_LATE_IMPORTS = """
+import sys
+sys.argv[0] = "trainyard"
+from trainyard.composition import late_imports
+late_imports._FIRST_SECONDS = 1e9
+from trainyard.cli.main import main
+main()
+"""
+"""A run that lasts longer than a second imports the rest as well."""
 
 COMMANDS["run script.py"] = COMMANDS["run"]._replace(
     packages=COMMANDS["run"].packages - {"yaml"}  # its manifest is never a text
@@ -116,8 +125,11 @@ def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Pa
     arguments = command.split()
     if arguments in (["validate"], ["run"]):
         arguments += ["-f", "job.yaml"]
+    program = (
+        ["-c", WITHOUT_LATE_IMPORTS] if arguments[0] == "run" else ["-m", "trainyard.cli.main"]
+    )
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "trainyard.cli.main", *arguments],
+        [sys.executable, "-X", "importtime", *program, *arguments],
         env={**os.environ, "TRAINYARD_STATE_DIR": str(tmp_path / "state")},
         cwd=tmp_path,
         capture_output=True,
