@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -9,10 +10,14 @@ from pathlib import Path
 from trainyard.api.scripts.script_drafts import Draft
 from trainyard.api.scripts.script_files import ScriptMistake
 from trainyard.composition.cluster_shape import ClusterShape
+from trainyard.machine.secret_redaction import redact_value, redact_words
 
 
 def save(draft: Draft, file: str) -> None:
-    """Write the manifest of a draft; raises ScriptMistake if the file has other contents."""
+    """Write the manifest of a draft; raises ScriptMistake if the file has other contents.
+
+    Nobody else may read it if a variable in it looks like a secret.
+    """
     path = Path(file)
     text = draft.text(folder=str(path.absolute().parent), heading=heading(draft.options, file))
     try:
@@ -20,14 +25,18 @@ def save(draft: Draft, file: str) -> None:
             raise ScriptMistake(
                 f"{file} exists and says something else: remove it, or name another"
             )
-        path.write_text(text, encoding="utf-8")
+        has_secret = any(redact_value(*each) != each[1] for each in draft.script.env.items())
+        opened = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600 if has_secret else 0o666)
+        with open(opened, "w", encoding="utf-8") as stream:
+            stream.truncate()
+            stream.write(text)
     except OSError as error:
         raise ScriptMistake(f"cannot write {file}: {(error.strerror or '').lower()}") from error
 
 
 def heading(options: ClusterShape, file: str) -> list[str]:
     """Return the comments of a manifest: the command that made it, and how to run it."""
-    words = [word.replace("\n", " ") for word in sys.argv[1:]]
+    words = [word.replace("\n", " ") for word in redact_words(sys.argv[1:])]
     again = ["trainyard", "run", "-f", file or "FILE"]
     again += [f"--volume={claim}={folder}" for claim, folder in options.volumes.items()]
     again += [f"--resource={name}={amount}" for name, amount in options.resources.items()]

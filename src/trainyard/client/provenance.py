@@ -31,9 +31,8 @@ from trainyard.kinds.shared import labels
 from trainyard.machine import interpreters
 from trainyard.machine.secret_redaction import (
     REDACTED,
-    may_be_recorded,
+    redact_value,
     redact_words,
-    without_credentials,
 )
 from trainyard.machine.state_folder import StateError, find_cluster, state_folder
 from trainyard.schema.dataclass import dataclass
@@ -262,7 +261,7 @@ def _told(
 
 
 def _is_writable(name: str, value: str) -> bool:
-    return may_be_recorded(name, value) and without_credentials(value) == value
+    return redact_value(name, value) == value
 
 
 def _kept(value: Any, path: str, left_out: list[str]) -> Any:

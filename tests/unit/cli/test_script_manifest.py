@@ -354,6 +354,19 @@ def test_what_is_there_is_never_overwritten(folder: Path) -> None:
     assert "exists and says something else" in refused("--save", "job.yaml", "plain.py")
 
 
+def test_a_manifest_with_a_secret_is_for_its_owner_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file, env, mode in (("a.yaml", "LR=1", 0o644), ("b.yaml", "HF_TOKEN=hunter2", 0o600)):
+        words = ["init", "--save", file, "--env", env, "train.py"]
+        monkeypatch.setattr(sys, "argv", ["trainyard", *words])
+        assert CliRunner().invoke(cli, words).exit_code == 0
+        assert (folder / file).stat().st_mode & 0o777 == mode
+    heading, *rest = (folder / "b.yaml").read_text().splitlines()
+    assert "HF_TOKEN=***" in heading
+    assert any("hunter2" in line for line in rest), "what runs has it"
+
+
 def test_without_a_script_the_likely_one_is_proposed(folder: Path) -> None:
     assert container(made()[0])["command"][-1] == "train.py"
     (folder / "train.py").unlink()

@@ -18,7 +18,6 @@ from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.installed_packages import environment_of
 from trainyard.client.provenance import Said, record
 from trainyard.kinds.shared import labels
-from trainyard.machine.secret_redaction import is_secret, redact_words, without_credentials
 
 _PATIENCE_SECONDS = 60.0
 
@@ -43,39 +42,6 @@ def project(tmp_path: Path) -> Path:
     git(folder, "commit", "-qm", "one")
     git(folder, "remote", "add", "origin", "https://me:hunter2@example.com/project.git")
     return folder
-
-
-# Secrets.
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("HF_TOKEN", True),
-        ("WANDB_API_KEY", True),
-        ("api-key", True),
-        ("dbPassword", True),
-        ("AWS_SECRET_ACCESS_KEY", True),
-        ("author", False),
-        ("keyboard", False),
-        ("TOKENIZERS_PARALLELISM", False),
-    ],
-)
-def test_a_secret_is_known_by_its_name(name: str, expected: bool) -> None:
-    assert is_secret(name) is expected
-
-
-def test_secrets_of_a_command_line_are_hidden() -> None:
-    words = "run --env HF_TOKEN=abc --env LR=1 t.py --api-key xyz --max-tokens 512 --token=q -v"
-    shown = "run --env HF_TOKEN=*** --env LR=1 t.py --api-key *** --max-tokens 512 --token=*** -v"
-    assert redact_words(words.split()) == shown.split()
-    assert redact_words(["--db", "postgres://u:p@host/x"]) == ["--db", "postgres://host/x"]
-    assert redact_words(["--password", "--verbose"]) == ["--password", "--verbose"]
-
-
-def test_an_address_loses_its_user() -> None:
-    assert without_credentials("https://token@github.com/a/b") == "https://github.com/a/b"
-    assert without_credentials("git@github.com:a/b.git") == "git@github.com:a/b.git"
 
 
 # git.
