@@ -124,6 +124,13 @@ dist.init_process_group("gloo", "env://", wait, size, int(os.environ["RANK"]))
             launchers=("plain",)),
     rank_1("silent", "raise SystemExit(3)\n", "it ended with exit code 3, and wrote nothing",
            also="have the program say why"),
+    Failure("grown", _TOGETHER.format(
+                failure="import time; time.sleep(5); held = bytearray(3 << 30)"
+            ), "it used more memory than it may", also="rank 1 stood at grown.py:6 in <module>",
+            container={"resources": {"limits": {"memory": "1500Mi"}}}, launchers=("plain",)),
+    Failure("exits", _TOGETHER.format(failure="os._exit(3)"),
+            "it ended with exit code 3, and wrote nothing",
+            also="rank 1 stood at exits.py:6 in <module>"),
     rank_1("words", 'raise SystemExit("no checkpoint in /ckpt: give --resume")\n',
            "no checkpoint in /ckpt: give --resume", also="with these words its program ended"),
     rank_1("full", 'with open("/dev/full", "w") as out:\n    out.write("x" * 100000)\n',

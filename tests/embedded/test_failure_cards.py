@@ -21,10 +21,10 @@ from trainyard.kinds.shared.script import Mount, Script
 IS_ALL = os.environ.get("TRAINYARD_SOAK") == "1"
 TERMINALS = ((120, 40), (60, 24)) if IS_ALL else ((60, 24),)
 SELECTION = {
-    "plain": ("chained", "memory", "crash", "words"),
-    "torchrun": ("peer", "silent", "abort"),
-    "deepspeed": ("module", "words", "crash", "silent"),
-    "colossalai": ("exception", "words", "crash"),
+    "plain": ("chained", "grown", "crash", "words"),
+    "torchrun": ("peer", "silent", "abort", "exits"),
+    "deepspeed": ("module", "words", "crash", "exits"),
+    "colossalai": ("exception", "words", "crash", "exits"),
 }
 """Always played; all of them where there is time."""
 AT_ONCE = 8

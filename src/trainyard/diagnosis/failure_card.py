@@ -115,10 +115,10 @@ def _reason(death: ReplicaFailure) -> tuple[str, str]:
     raised, reading = death.raised, death.reading
     if raised is None:
         if not reading.is_guess:
-            return reading.what, ""
+            return reading.what, death.last_seen
         if death.last_lines:
             return _last_sentence(death.last_lines), _meaning_of_last_lines(death)
-        return f"it ended with {death.ending}, and wrote nothing of why", ""
+        return f"it ended with {death.ending}, and wrote nothing of why", death.last_seen
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:
         at = f" ({raised.root.place.where})" if raised.root.place else ""

@@ -11,7 +11,12 @@ from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
 from trainyard.diagnosis.first_failure import FailedReplica, Grade
 from trainyard.diagnosis.log_meanings import Reading
 from trainyard.diagnosis.situation import Object, Situation
-from trainyard.evidence.launcher_reports import count_lines, count_processes, own_lines
+from trainyard.evidence.launcher_reports import (
+    count_lines,
+    count_processes,
+    own_lines,
+    without_other_ranks,
+)
 from trainyard.evidence.start_failures import never_starts
 from trainyard.evidence.tracebacks import RaisedException
 from trainyard.kinds.shared.reasons import without_torchrun_report
@@ -70,6 +75,8 @@ class ReplicaFailure:
     """How many each replica had."""
     grades: Mapping[str, Grade] = field(default_factory=dict)
     """How much the ends of all tell that have ended with it, by pod."""
+    last_seen: str = ""
+    """Where the rank stood by its last report, where no word of it tells."""
     repeated: int = 0
     """How many attempts in a row have ended so, with nothing gained in between (decision 229)."""
 
@@ -81,7 +88,10 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     replica = situation.replica(name)
     # The pod of a launch that took too long did not end of itself.
     of_pod = suspect.reason != "LaunchTimeout"
-    output = without_torchrun_report("\n".join(suspect.tail.lines))
+    lines = suspect.tail.lines
+    if suspect.raised is None:  # what other ranks say is of their own ends
+        lines = without_other_ranks(lines, suspect.blamed)
+    output = without_torchrun_report("\n".join(lines))
     probe = _failed_probe(situation, name, failure)
     code, reason = suspect.code, suspect.reason
     reading, evidence = probe or (
@@ -107,12 +117,13 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         never_starts=never_starts(reason, output) != "",
         ruling=str(failure.get("message") or ""),
         raised=raised,
-        last_lines=() if raised else own_lines(suspect.tail.lines),
+        last_lines=() if raised else own_lines(lines),
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,
         grades={each.pod: each.grade for each in everyone},
         processes=count_processes(suspect.tail.lines),
+        last_seen=str(failure.get("lastSeen") or ""),
         repeated=int(failure.get("repeated") or 0),
         same_failures=_count_same_failures(suspect, everyone, raised),
     )

@@ -14,6 +14,8 @@ _QUOTED_LINES = 6
 _LAUNCH = re.compile(r"trainyard: (?:rank (\d+)|the launch) on (\S+) failed with exit code (\d+)")
 """As `payloads.launch.launch_runner` says it of the first failure."""
 _LOST = re.compile(r"trainyard: (\S+) was lost: ")
+_REPLICA = re.compile(r"[a-z][\w-]*-\d+")
+"""The name of a host that is launched over ssh; without namespaces it is the machine's."""
 _PROCESSES = re.compile(r"  rank +: \d+ \(local_rank: (\d{1,6})\)|num_local_procs=(\d{1,6})\b")
 """In a report of torchrun's, which has all ranks of its replica, and in deepspeed's log."""
 _SIGTERM = -15
@@ -26,10 +28,12 @@ _NOISE = re.compile(
     r"|Set the environment variable HYDRA_FULL_ERROR"
     r"|Error: failed to run torchrun|Command: 'cd |Exit code: |Std(?:out|err): already printed"
     r"|\S+: (?:failure|finish|success)$|\S+ FAILED$|Failures:$|Root Cause|\[\d+\]:$"
+    r"|Terminated$"  # a shell's, of what it had started
     r"|<NO_OTHER_FAILURES>|(?:time|host|rank|exitcode|error_file|traceback) *: "
 )
 _BOX = re.compile(r"[╭╰┌└+][─━-].*|[│┃] *(.*?) *[│┃]")
 """What rich and typer draw around their words."""
+_TAG = re.compile(r"(?:[a-z][\w-]*-\d+: )?\[rank(\d{1,6})\]:")
 _AROUND = re.compile(r"^(?:[a-z][\w-]*-\d+: )?(?:\[rank\d+\]: )?")
 """pdsh puts the replica before a line, and a launch of several ranks the rank."""
 
@@ -65,10 +69,16 @@ def _by_torchrun(lines: Sequence[str], named: BlamedRank | None) -> BlamedRank |
         found = (_FIELD.search(each) for each in lines[number + 1 : number + 1 + _FIELDS])
         fields = {each[1]: each[2] for each in found if each}
         code = _number(fields.get("exitcode", ""))
-        if code != _SIGTERM:
+        if code != _SIGTERM and not _is_other_replica(fields.get("host", ""), named):
             rank = _number(fields.get("rank", ""))
             return BlamedRank(fields.get("host", ""), rank, 1 if code is None else code)
     return named
+
+
+def _is_other_replica(host: str, named: BlamedRank | None) -> bool:
+    """Whether a report is of another replica than that whose launch failed first."""
+    short = host.partition(".")[0]
+    return named is not None and short != named.host and _REPLICA.fullmatch(short) is not None
 
 
 def _number(text: str) -> int | None:
@@ -91,6 +101,14 @@ def own_lines(lines: Sequence[str], most: int = _QUOTED_LINES) -> tuple[str, ...
         if len(found) == most:
             break
     return tuple(reversed(found))
+
+
+def without_other_ranks(lines: Sequence[str], blamed: BlamedRank | None) -> Sequence[str]:
+    """The lines without those that are tagged by another rank than the one to blame."""
+    if blamed is None or blamed.rank is None:
+        return lines
+    tags = ((line, _TAG.match(line)) for line in lines)
+    return [line for line, tag in tags if tag is None or int(tag[1]) == blamed.rank]
 
 
 def count_lines(lines: Sequence[str], text: str) -> int:

@@ -142,7 +142,8 @@ class Observation(TypedDict):
     the last completed; ``ring``, of one that is stuck, its last collectives. ``arrivals`` are, by
     group, at which collectives it arrived how many milliseconds before ``now``, which is Unix time
     as ``machine`` has it, and how many after the one before. ``cadence``, of rank 0: how many
-    collectives come again and again, and the seconds from one time to the next."""
+    collectives come again and again, and the seconds from one time to the next. ``memory`` is how
+    many seconds ago it had so many MiB, the newest first."""
 
     attempt: int
     rank: int
@@ -160,6 +161,7 @@ class Observation(TypedDict):
     now: float
     arrivals: list[list[Any]]
     cadence: list[float]
+    memory: list[list[float]]
 
 
 class AttemptReport(TypedDict):

@@ -167,6 +167,21 @@ def test_words_with_which_a_program_ended_are_the_cause(code: int, cause: str) -
     assert (card.reason, card.cause) == ("no checkpoint in /ckpt: give --resume", cause)
 
 
+def test_where_a_rank_stood_is_told_and_not_what_a_peer_said_of_it() -> None:
+    """Over ssh the ranks of all replicas write into one log."""
+    lines = [
+        "[rank0]: RuntimeError: Connection closed by peer",
+        "trainyard: rank 1 on worker-1 failed with exit code 3",
+    ]
+    log = Tail(lines, [ago(11)] * len(lines))
+    known = failed("worker-0", {"worker-0": 3}, {"worker-0": log}, kind="DeepSpeedJob")
+    known.job.obj["status"]["attempts"][0]["lastSeen"] = "rank 1 stood at train.py:6 in main"
+    card = failure_card_of(known)
+    assert card is not None
+    assert card.reason == "it ended with exit code 3, and wrote nothing of why"
+    assert card.cause == "rank 1 stood at train.py:6 in main"
+
+
 def test_processes_that_fail_alike_are_counted() -> None:
     log = tail("module.plain.worker-0")
     known = failed("worker-0", dict.fromkeys(("worker-0", "worker-1", "worker-2"), 1), {})

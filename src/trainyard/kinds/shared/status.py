@@ -124,6 +124,11 @@ class Attempt(OpenModel):
         description="How many attempts in a row have ended by that cause, with nothing gained in "
         "between. From 2 on a restart will not help.",
     )
+    last_seen: str | None = Field(
+        default=None,
+        description="Where the rank stood, by its last report, and how much memory it had: `rank 1 "
+        "stood at train.py:12 in main, 5s before its end; its memory was 3,072 MiB`.",
+    )
 
 
 class Metric(OpenModel):

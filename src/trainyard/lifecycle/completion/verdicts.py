@@ -13,6 +13,7 @@ from trainyard.lifecycle import texts
 from trainyard.lifecycle.completion import completion_rules
 from trainyard.lifecycle.elastic import elastic_size
 from trainyard.lifecycle.internal_status import InternalStatus, attempt_end
+from trainyard.lifecycle.last_seen import last_seen
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
 from trainyard.lifecycle.replica_state import MAX_DURATION, State
 from trainyard.lifecycle.replica_view import Replica
@@ -139,6 +140,7 @@ def final_attempt_end(context: ReconcileContext, verdict: Verdict) -> dict[str, 
         ended = attempt_end(now, cause.exit.reason or "Error", cause.name, cause.exit)
     if cause.exit.ruling is not None:
         ended["message"] = cause.exit.ruling.decided_last
+    ended |= last_seen(context, cause)
     return ended | verdict.repeat.attempt_fields() if verdict.repeat is not None else ended
 
 

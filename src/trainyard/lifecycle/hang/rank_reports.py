@@ -23,7 +23,7 @@ STOPPED = "Stopped"
 STUCK = (WAITING, MEETING, LOOPING, IDLE, LEFT)
 """Kinds in which one does not get on."""
 MOST_FRAMES, MOST_ENTRIES, MOST_GROUPS, MOST_TEXT = 40, 12, 64, 512
-MOST_ARRIVALS = 64
+MOST_ARRIVALS, MOST_MEMORY = 64, 6
 _MOST_RANK, _MOST_SECONDS, _MOST_TIME = 1 << 20, 1e9, 1e11
 
 
@@ -94,6 +94,8 @@ class RankReport:
     """By group: the last collectives, oldest first, or some of them."""
     cadence: tuple[int, float] | None = None
     """How many collectives come again and again, and the seconds from one time to the next."""
+    memory: tuple[tuple[float, int], ...] = ()
+    """How many seconds ago it had so many MiB, the newest first."""
 
     @property
     def begun(self) -> int:
@@ -138,6 +140,7 @@ class RankReport:
                 _decode_arrivals(each, now) for each in _list(obj, "arrivals")[:MOST_GROUPS]
             ),
             cadence=_decode_cadence(_list(obj, "cadence")),
+            memory=tuple(map(_decode_memory, _list(obj, "memory")[:MOST_MEMORY])),
         )
 
 
@@ -205,6 +208,13 @@ def _decode_arrivals(obj: Any, now: float) -> tuple[str, tuple[Arrival, ...]]:
         number, ago, gap = (_number({"arrivals": p}, "arrivals", _MOST_TIME) for p in each)
         found.append(Arrival(int(number), now - ago / 1e3, gap / 1e3))
     return str(obj[0])[:MOST_TEXT], tuple(found)
+
+
+def _decode_memory(obj: Any) -> tuple[float, int]:
+    if not isinstance(obj, list) or len(obj) != 2:
+        raise ValueError("observation.memory: has pairs of numbers")
+    seconds, amount = (_number({"memory": each}, "memory", _MOST_SECONDS) for each in obj)
+    return seconds, int(amount)
 
 
 def _decode_cadence(obj: list[Any]) -> tuple[int, float] | None:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kinds.shared.workload import SuccessPolicy
 from trainyard.lifecycle.internal_status import attempt_end
+from trainyard.lifecycle.last_seen import last_seen
 from trainyard.lifecycle.reconcile_context import Incident, ReconcileContext, RestartDecision
 from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica, end_order
@@ -134,7 +135,7 @@ def _restart(
         and not _some_have_succeeded(context)
     )
     affected = fresh if some else replicas
-    ended = attempt_end(now, end.reason, cause.name, end)
+    ended = attempt_end(now, end.reason, cause.name, end) | last_seen(context, cause)
     if some:
         internal = internal.restart_some([r.name for r in fresh], ended, start)
     else:

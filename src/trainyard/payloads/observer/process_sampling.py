@@ -27,6 +27,7 @@ MOST_FRAMES, INNERMOST = 40, 3
 MOST_ENTRIES = 12
 """Of the flight recorder, in a report."""
 _TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED: of a function
 _KEEPS_LOCALS = sys.version_info < (3, 13)
 _DESCRIPTOR_CALLS = ("0", "1", "45", "47")
@@ -42,6 +43,12 @@ def read_text(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def resident_mebibytes() -> int:
+    """How much memory this process has; 0 where that cannot be known."""
+    fields = read_text("/proc/self/statm").split()
+    return int(fields[1]) * _PAGE >> 20 if len(fields) > 1 else 0
 
 
 def fields_after_name(stat: str) -> list[str]:

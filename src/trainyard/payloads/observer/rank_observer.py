@@ -43,6 +43,8 @@ FRESH, RANKS_PER_SECOND = 4, 20
 """After so many new collectives a rank reports sooner, though no more of all ranks in a second."""
 FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
 """How long a fork, and the end of the process, wait for the thread."""
+MEMORY_SECONDS, MOST_MEMORY = 20.0, 6
+"""How often a rank notes how much memory it has, and how many of these it reports."""
 LONGEST_MODULES = 3000
 """Characters of a list of extension modules that leave a kubelet's 4 KiB room for the stack."""
 LEFT = "Left"
@@ -89,6 +91,8 @@ class Observer:
         self.reported_kind = ""
         """The kind in the last report; "" before the first."""
         self.reported_at = 0.0
+        self.memory: list[tuple[float, int]] = []
+        """When it had how many MiB, the newest first."""
         self.rank = self.size = -1
         self.crashes = -1 if settings.is_crash_kept else crashes
         self.events = _events(folders) if folders else None
@@ -114,9 +118,8 @@ class Observer:
         """Whether this is rank 0; of processes without a group, not one that another started."""
         if self.rank >= 0:
             return self.rank == 0
-        started = getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None)
         rank = os.environ.get("RANK", os.environ.get(rank_state.OWN_RANK))
-        return rank == "0" and started is None
+        return rank == "0" and not was_started_by_another()
 
     def observe_once(self, at: float) -> None:
         """Look, and report; torch's module is there by now, the process group may never be."""
@@ -163,6 +166,21 @@ class Observer:
         if self.client.send({"observation": self.observation(at, kind)}):
             self.reported_kind, self.reported_at = kind, at
 
+    def memory_report(self, at: float) -> list[list[float]]:
+        """What it has now, and what it had."""
+        now = at, process_sampling.resident_mebibytes()
+        report = [now, *self.memory][:MOST_MEMORY]
+        if not self.memory or at - self.memory[0][0] >= MEMORY_SECONDS:
+            self.memory = report
+        return [[round(at - then, 1), amount] for then, amount in report]
+
+    def leave_without_word(self) -> None:
+        """`os._exit` ends the process: where it was called is all that will be known."""
+        has_group = process_sampling.default_group() is not None
+        if self.reported_kind or (has_group and not was_started_by_another()):
+            self.frames = self.sampler.frames()[0]
+            self.report_if_due(time.monotonic(), LEFT)
+
     def keep_crash_in_reach(self) -> None:
         """Where the list of extension modules that Python puts below a crash's stack has become too
         long for a termination message, the crash goes to the log, as Python's own way is."""
@@ -195,7 +213,14 @@ class Observer:
             "now": now,
             "arrivals": arrived,
             "cadence": self.timings.cadence,
+            "memory": self.memory_report(at),
         }
+
+
+def was_started_by_another() -> bool:
+    """Whether this is a child of a rank, by `multiprocessing`."""
+    module = sys.modules.get("multiprocessing.process")
+    return getattr(module, "_parent_process", None) is not None
 
 
 def extension_modules_length() -> int:
@@ -274,6 +299,24 @@ class ObserverThread:
             observer.report_if_due(time.monotonic(), ALONE)
 
 
+def report_exits(thread: ObserverThread) -> None:
+    """Have `os._exit` with an error code report where it was called, in the rank itself."""
+    end: Any = os._exit
+
+    def report_and_exit(status: Any) -> None:
+        try:
+            if status and os.getpid() == thread.pid:
+                thread.end(EXIT_SECONDS)
+                if thread.thread is not None and not thread.thread.is_alive():
+                    thread.observer.leave_without_word()
+        except Exception:
+            return
+        finally:
+            end(status)
+
+    os._exit = report_and_exit  # type: ignore[assignment]
+
+
 def start_observing(variables: Any = os.environ, crashes: int = -1) -> None:
     """Begin to observe this process; called once, by its main thread, which has torch.
 
@@ -284,6 +327,7 @@ def start_observing(variables: Any = os.environ, crashes: int = -1) -> None:
     thread = ObserverThread(Observer(settings, client, variables.get(EVENTS, ""), crashes))
     thread.begin()
     atexit.register(thread.leave)
+    report_exits(thread)
     end = functools.partial(thread.end, FORK_SECONDS)
     os.register_at_fork(before=end, after_in_parent=_after_fork(thread.begin))
 
