@@ -29,6 +29,8 @@ TAKEN = {
     "DeletionByPodGC": "its node is gone",
     "TerminationByKubelet": "its node ended it, being short of something or shut down",
     "NodeLost": "its node was lost",
+    "BadNode": "its node did badly in the check before the start",
+    "NoOtherNode": "no node took it but one that its job avoids",
     "Deleted": "its pod was deleted",
 }
 """What takes pods away that were well, by the reason of the attempt."""
@@ -133,6 +135,8 @@ def _from_reason(reason: str, message: str) -> Reading | None:
         )
     if reason == "Evicted":
         return Reading("its node was short of memory or disk", ("request what it needs",))
+    if reason == "Hung":
+        return Reading(f"it hung: {message or '?'}")
     if reason == "LaunchTimeout":
         return Reading(f"its launch did not start in time: {message.partition('): ')[2] or '?'}")
     if _PORT_TAKEN in message:

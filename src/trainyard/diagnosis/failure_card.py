@@ -90,7 +90,7 @@ def _replica_card(situation: Situation, death: ReplicaFailure) -> FailureCard:
     raised = death.raised
     place = raised.place if raised else None
     reason, cause = _reason(death)
-    exit_reason = situation.exit_reason(death.pod)
+    exit_reason = situation.exit_reason(death.pod) if death.code is not None else ""
     return FailureCard(
         job=_name(situation),
         outcome=_outcome(situation),
@@ -186,8 +186,12 @@ def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Gra
         trains = name.rpartition("-")[0] == kind or not situation.job.kind.launches_over_ssh
         if name == death.blamed or not trains:
             continue
-        if phase in _STOPPED or each.get("reason") == STOPPED:
+        found = situation.pod(pod)
+        # A pod has a reason of its own where somebody else ended it, as the end of its job does.
+        if each.get("reason") == STOPPED or (found and found.status.get("reason")):
             yield Grade.STOPPED
+        elif phase in _STOPPED:
+            yield death.grades.get(pod, Grade.STOPPED)
         elif phase == Phase.FAILED:
             yield death.grades.get(pod, Grade.CAUSE)
 

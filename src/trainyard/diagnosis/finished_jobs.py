@@ -27,10 +27,10 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
         evidence = [f"it took {took}"] if took else []
         advice = []
         running = [p for p in situation.pods if p.phase == "Running" and not p.deleting_since]
-        if situation.job.kind.launches_over_ssh and _has_just_ended(situation):
-            running = []  # whose sshd ends with the launch
+        setting, remedy, is_kept = _clean_up(situation)
+        if not is_kept or (situation.job.kind.launches_over_ssh and _has_just_ended(situation)):
+            running = []  # which end now, as sshd does with the launch
         if left := [situation.replica(pod) for pod in running]:
-            setting, remedy = _clean_up(situation)
             evidence.append(f"still running, as {setting} has it: {listed(left)}")
             advice.append(
                 f"`trainyard delete {situation.job.name}` ends what goes on; with {remedy} it ends "
@@ -43,14 +43,18 @@ def _has_just_ended(situation: Situation) -> bool:
     return situation.ago(situation.job.status.get("completionTime")) < _SSHD_ENDS_SECONDS
 
 
-def _clean_up(situation: Situation) -> tuple[str, str]:
-    """What has replicas go on after the job's end, and what would have them end with it."""
-    spec = situation.job.kind.schema["properties"]["spec"]["properties"]
-    policy = spec.get("runPolicy", {}).get("properties", {})
-    if "cleanUpWorkers" in policy:
-        return "cleanUpWorkers false", "spec.runPolicy.cleanUpWorkers: true"
-    field = "cleanUpPolicy" if "cleanUpPolicy" in spec else "runPolicy.cleanUpPolicy"
-    return "cleanUpPolicy None", f"spec.{field}: Unfinished"
+def _clean_up(situation: Situation) -> tuple[str, str, bool]:
+    """What has replicas go on after the job's end, what would have them end with it, and whether
+    the spec has it so."""
+    job = situation.job
+    fields = job.kind.schema["properties"]["spec"]["properties"]
+    if "cleanUpWorkers" in fields.get("runPolicy", {}).get("properties", {}):
+        remedy = "spec.runPolicy.cleanUpWorkers: true"
+        return "cleanUpWorkers false", remedy, not job.run_policy.get("cleanUpWorkers")
+    of_spec = "cleanUpPolicy" in fields
+    policy = (job.spec if of_spec else job.run_policy).get("cleanUpPolicy") or "None"
+    field = "cleanUpPolicy" if of_spec else "runPolicy.cleanUpPolicy"
+    return "cleanUpPolicy None", f"spec.{field}: Unfinished", policy == "None"
 
 
 def failed(situation: Situation) -> Iterator[Cause]:
@@ -182,8 +186,8 @@ def _restart_advice(
         return (f"more restarts are allowed by {_limit_field(situation)}, if a restart can help",)
     if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
         return (f"if a restart can help, change that rule of {_RULES_FIELD}",)
-    policy, _ = situation.job.restart_policy(death.replica)
-    if policy == "Never" and death.is_accident:
+    policy, limit = situation.job.restart_policy(death.replica)
+    if policy == "Never" and death.is_accident and limit:
         return ("restartPolicy ExitCode or OnFailure would have restarted it",)
     return ()
 

@@ -25,6 +25,8 @@ _SIGKILL, _SIGTERM = 137, 143
 _MOST_READ = 64
 _SAME_MOMENT_SECONDS = 10.0
 """Exceptions that end the processes of one replica come within this; what was survived is older."""
+GIVEN_UP = ("LaunchTimeout", "Hung")
+"""Why replicas were stopped that ran: what is told of that is the controller's, and no log's."""
 _ANY_END = (_SIGTERM, -15, 134, -6)
 """Threads of gloo abort (SIGABRT) while an interpreter ends that has told its exception."""
 _STOPPED_SECONDS = 2.0
@@ -113,7 +115,8 @@ def _are_both_timed(one: FailedReplica, other: FailedReplica) -> bool:
 def _from_status(situation: Situation, name: str, failure: Object) -> FailedReplica:
     """The replica that the status names; its code and reason are the attempt's."""
     code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
-    output = situation.last_output(name) if reason != "LaunchTimeout" else situation.failure_output
+    is_own = reason not in GIVEN_UP
+    output = situation.last_output(name) if is_own else situation.failure_output
     ended = parse(failure.get("endTime")) or _NEVER
     return _failed_replica(situation, name, code, reason, output, ended)
 

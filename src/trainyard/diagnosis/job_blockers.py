@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trainyard.diagnosis import replica_failures
 from trainyard.diagnosis.finished_jobs import quote_failure
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
-from trainyard.kinds.shared.labels import ATTEMPT, OPERATOR
+from trainyard.kinds.shared.labels import OPERATOR
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.schema.times import duration, parse
 
@@ -207,24 +207,6 @@ def _joining(replicas: int) -> str:
     return "the other one joins" if replicas == 1 else f"the other {replicas} join"
 
 
-def _count_lost(situation: Situation) -> int:
-    """How many replicas have failed and are not started again."""
-    internal = situation.job.status.get("internal") or {}
-    records = internal.get("replicas") or {}
-    floor = internal.get("floor", 1)
-
-    def is_lost(name: str) -> bool:
-        pod, record = situation.pod(name), records.get(name) or {}
-        if record.get("lost"):
-            return True
-        if pod is None:
-            return _until_next(situation) is None
-        return int(pod.annotations.get(ATTEMPT, 1)) >= int(record.get("attempt", floor))
-
-    failed = (r for r in situation.job.replicas if r.get("phase") == "Failed")
-    return sum(is_lost(str(each.get("name"))) for each in failed)
-
-
 def degraded(situation: Situation) -> Iterator[Cause]:
     """It runs, but not as it should."""
     elastic = situation.job.elastic
@@ -240,7 +222,7 @@ def degraded(situation: Situation) -> Iterator[Cause]:
                 (f"{_joining(awaited)} as soon as possible",) if awaited else (),
             )
     failure = situation.job.condition("ReplicaFailure")
-    if failure.get("status") == "True" and (lost := _count_lost(situation)):
+    if failure.get("status") == "True" and (lost := counts.get("failed")):
         yield Cause(
             f"{lost} of its replicas failed for good, and it goes on without "
             f"{'it' if lost == 1 else 'them'}",

@@ -47,6 +47,6 @@ def bad_nodes(situation: Situation) -> Iterator[Cause]:
             (str(found.get("message")),),
             (
                 "the image has to have torch, and its replicas must reach each other at any port",
-                "`trainyard logs` shows what each replica says of it",
+                f"`trainyard logs {job.name}` shows what each replica says of it",
             ),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from trainyard.client.pod_views import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
+from trainyard.kinds.shared.pods.container_roles import sidecars_of
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.rules.pod_spec_rules import GRACE_SECONDS
 from trainyard.schema.times import duration
@@ -111,6 +112,8 @@ def _blocked(situation: Situation, pod: PodView) -> Cause | None:
         if reason in _NORMAL_WAITS:
             continue
         message = str(waiting.get("message") or "")
+        if reason == "CrashLoopBackOff":
+            return _ends_again_and_again(situation, replica, container)
         evidence = (f"container {container.name} waits: {reason}", *lines_of(message))
         if reason in _IMAGE:
             image = container.obj.get("image") or "of its container"
@@ -127,6 +130,17 @@ def _blocked(situation: Situation, pod: PodView) -> Cause | None:
     return _volumes(situation, pod) or _initialising(situation, pod)
 
 
+def _ends_again_and_again(situation: Situation, replica: str, container: ContainerView) -> Cause:
+    """A sidecar, which its node starts again and again."""
+    code = (container.obj.get("lastState") or {}).get("terminated", {}).get("exitCode", "?")
+    name = container.name
+    return Cause(
+        f"container {name} of {replica} ends again and again: with exit code {code} the last time",
+        (f"container {name} waits: CrashLoopBackOff",),
+        (f"`trainyard logs {situation.job.name} --replica {replica} -c {name}`",),
+    )
+
+
 def _volumes(situation: Situation, pod: PodView) -> Cause | None:
     if not all("waiting" in container.state for container in pod.containers):
         return None
@@ -140,8 +154,9 @@ def _volumes(situation: Situation, pod: PodView) -> Cause | None:
 
 
 def _initialising(situation: Situation, pod: PodView) -> Cause | None:
+    beside = sidecars_of(pod.spec) if pod.phase == "Running" else frozenset()
     for container in pod.init_containers:
-        running = container.running
+        running = container.running if container.name not in beside else {}
         if running and not container.obj.get("started", False):
             replica, name = situation.replica(pod), container.name
             age = duration(situation.ago(running.get("startedAt")))
@@ -205,11 +220,13 @@ def waiting_for_peers(situation: Situation) -> Iterator[Cause]:
     is_enough = situation.job.is_elastic and situation.job.phase == "Running"
     if not running or not missing or is_enough:
         return
-    purpose = "their peers at the rendezvous"
+    what = f"{len(running)} of {len(states)} replicas run"
     if situation.job.kind.launches_over_ssh:
-        purpose = "the sshd of their peers, before the launch"
+        what += " and wait for the sshd of their peers, before the launch"
+    elif situation.job.kind.training_containers:
+        what += " and wait for their peers at the rendezvous"
     yield Cause(
-        f"{len(running)} of {len(states)} replicas run and wait for {purpose}",
+        what,
         (f"not running yet: {listed(missing)}",),
         (f"`trainyard events {situation.job.name}` tells what happened to the others",),
     )

@@ -86,8 +86,8 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     suspect, everyone = first_failure.find_first_failure(situation, failure)
     name = suspect.pod
     replica = situation.replica(name)
-    # The pod of a launch that took too long did not end of itself.
-    of_pod = suspect.reason != "LaunchTimeout"
+    # One that was given up did not end of itself.
+    of_pod = suspect.reason not in first_failure.GIVEN_UP
     lines = suspect.tail.lines
     if suspect.raised is None:  # what other ranks say is of their own ends
         lines = without_other_ranks(lines, suspect.blamed)
@@ -117,7 +117,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         never_starts=never_starts(reason, output) != "",
         ruling=str(failure.get("message") or ""),
         raised=raised,
-        last_lines=() if raised else own_lines(lines),
+        last_lines=() if raised or not of_pod else own_lines(lines),
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,

@@ -361,20 +361,6 @@ def test_an_elastic_job_waits_for_those_that_can_come(phases: tuple[str, ...], j
     assert ("1 of its replicas failed for good, and it goes on without it" in text) is not joins
 
 
-def test_a_replica_that_is_started_again_has_not_failed_for_good() -> None:
-    obj = job("Running", aggregate={"running": 1, "failed": 1}, tasks=[task("Running", "Failed")])
-    obj["kind"] = "GenericJob"
-    obj["status"]["conditions"] = [condition("ReplicaFailure", "True", "ErrorInPod", "it failed")]
-    name = pod_name("worker-1")
-    for wanted, is_lost in ((2, False), (1, True)):
-        obj["status"]["internal"] = {"replicas": {name: {"attempt": wanted}}}
-        failed = pod("worker-1", "Failed", states={"main": {"terminated": {"exitCode": 1}}})
-        failed["metadata"]["annotations"] = {"trainyard.dev/attempt": "1"}
-        known = situation(obj, [failed])
-        text = render(known, diagnosis.causes(known))
-        assert ("failed for good" in text) is is_lost
-
-
 def test_the_sshd_of_a_launch_that_has_just_ended_is_not_kept_running() -> None:
     left = pod("worker-1", "Running", states={"worker": {"running": {}}})
     for age, is_told in ((3, False), (90, True)):
