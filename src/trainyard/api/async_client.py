@@ -23,7 +23,7 @@ from trainyard.api.scripts.script_jobs import drafted, is_script
 from trainyard.client.cluster_target import CommandError
 from trainyard.client.job_follower import Screen
 from trainyard.client.job_view import Job
-from trainyard.client.provenance import Said
+from trainyard.client.provenance import SubmissionContext
 from trainyard.client.submission import StandIns
 
 T = TypeVar("T")
@@ -95,8 +95,8 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
             what = await self._drafted(what, args, options)
         elif args or kwargs or options:
             raise CommandError("arguments and options are those of functions and scripts")
-        said = Said(how="run", options=await self._shape(), snapshots=snapshot)
-        return await self._run(what, screen, said, keep=keep)
+        context = SubmissionContext(how="run", options=await self._shape(), snapshots=snapshot)
+        return await self._run(what, screen, context, keep=keep)
 
     async def _drafted(self, script: Any, args: Sequence[Any], options: ScriptOptions) -> str:
         is_local = bool((await self.target()).socket)
@@ -120,7 +120,7 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         self,
         manifest: Manifest | Iterable[Manifest],
         screen: Screen | None,
-        said: Said,
+        context: SubmissionContext,
         *,
         keep: bool,
     ) -> Jobs:
@@ -129,7 +129,7 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         target, stand_ins = await self.target(), StandIns(python=self._python)
         if target.socket:
             check_commands(read)
-        async with followed(target, read.documents, screen, stand_ins, said, keep=keep) as jobs:
+        async with followed(target, read.documents, screen, stand_ins, context, keep=keep) as jobs:
             for job in jobs:
                 if job.phase not in ("Succeeded", "Paused"):
                     raise await self.failure(_how(job), job)
@@ -155,15 +155,15 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         try:
             documents = read_to_submit(call.document(options, sys.executable)).documents
             shown = call.screen(chosen(screen, names_jobs=False))
-            stand_ins, said = StandIns(python=sys.executable), Said(how=OF_FUNCTION)
-            async with followed(target, documents, shown, stand_ins, said, keep=False) as jobs:
+            stand_ins, context = StandIns(python=sys.executable), SubmissionContext(how=OF_FUNCTION)
+            async with followed(target, documents, shown, stand_ins, context, keep=False) as jobs:
                 (job,) = jobs
                 if job.phase == "Succeeded":
-                    return remote_calls.returned(call.way, job)
-                remote_calls.raise_failure(call.way, job)
+                    return remote_calls.returned(call.transport, job)
+                remote_calls.raise_failure(call.transport, job)
                 raise await self.failure(_how(job), job)
         finally:
-            call.way.close()
+            call.transport.close()
 
 
 def _how(job: Job) -> str:

@@ -92,12 +92,12 @@ class Private:
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        told = json.loads(line) if line else {"error": self._last_words()}
-        if "error" in told:
+        answer = json.loads(line) if line else {"error": self._last_words()}
+        if "error" in answer:
             self.close()
-            raise CommandError(f"cannot start a cluster: {told['error']}")
-        self.socket, self.folder = str(told["socket"]), Path(told["folder"])
-        self.isolation = str(told["isolation"])
+            raise CommandError(f"cannot start a cluster: {answer['error']}")
+        self.socket, self.folder = str(answer["socket"]), Path(answer["folder"])
+        self.isolation = str(answer["isolation"])
 
     def _last_words(self) -> str:
         text = self._process.communicate()[1].decode(errors="replace").strip()

@@ -46,8 +46,8 @@ def findings_of(cluster: RunningCluster) -> dict[str, Any]:
 
     async def ask(client: Client) -> dict[str, Any]:
         answer = await client.raw(Request("GET", "/debug/findings"), "ask the cluster how it is")
-        told: dict[str, Any] = json.loads(answer.body)
-        return told
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
 
     return _ask(cluster, ask, _FINDINGS_SECONDS)
 

@@ -32,12 +32,12 @@ class JobFailed(CommandError):
     """
 
     def __init__(self, text: str, job: Job, card: FailureCard | None = None) -> None:
-        super().__init__(text if card is None else f"{text}\n{_told(card)}")
+        super().__init__(text if card is None else f"{text}\n{_card_text(card)}")
         self.job, self.card, self.object = job, card, str(job)
         self.fix = card.remedy if card else ""
 
 
-def _told(card: FailureCard) -> str:
+def _card_text(card: FailureCard) -> str:
     who = f"{card.who} failed ({card.ending}): " if card.who else ""
     place = f"{card.place}: {card.source}" if card.place else ""
     lines = (f"{who}{card.reason}", place, card.cause, f"→ {card.remedy}" if card.remedy else "")

@@ -29,7 +29,7 @@ PROTOCOL = 4
 class Captured:
     """A function with its arguments, as `payloads/function_call.py` reads it."""
 
-    told: dict[str, Any]
+    call: dict[str, Any]
     """`call.json`, but for what the way there adds."""
     values: bytes
     modules: frozenset[str]
@@ -48,14 +48,14 @@ def capture(
     name = function.__name__
     found = _Capture(name)
     found.take(function, tuple(args), keywords)
-    told = {
+    call = {
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "name": name,
-        "definitions": [each.tell() for each in found.definitions],
+        "definitions": [each.describe() for each in found.definitions],
         "imports": found.imports,
         "steps": found.steps,
     }
-    return Captured(told, bytes(found.values), frozenset(found.modules))
+    return Captured(call, bytes(found.values), frozenset(found.modules))
 
 
 def _check(function: Any) -> None:

@@ -12,7 +12,7 @@ from trainyard.api import remote_calls
 from trainyard.api.function_capture import Captured
 from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
 from trainyard.api.options import RunOptions
-from trainyard.api.remote_calls import Folder, SealedLines, Way
+from trainyard.api.remote_calls import Folder, ResultTransport, SealedLines
 from trainyard.api.scripts import script_objects
 from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.job_follower import Screen
@@ -31,11 +31,15 @@ class Function:
     ) -> None:
         self.name = remote_calls.job_name(function)
         self.is_local = bool(target.socket)
-        self.way: Way = Folder(captured) if self.is_local else SealedLines(captured)
+        self.transport: ResultTransport = (
+            Folder(captured) if self.is_local else SealedLines(captured)
+        )
 
     def screen(self, screen: Screen) -> Screen:
         """The same, without the lines that bring something back."""
-        return _Unmarked(screen, self.way) if isinstance(self.way, SealedLines) else screen
+        return (
+            _Unmarked(screen, self.transport) if isinstance(self.transport, SealedLines) else screen
+        )
 
     def document(self, options: RunOptions, interpreter: str) -> str:
         """The manifest of the job that runs it."""
@@ -54,8 +58,8 @@ class Function:
             for source, path in options.get("mounts", {}).items()
         ]
         name = options.get("name") or self.name
-        if isinstance(self.way, Folder):
-            folder = str(self.way.path)
+        if isinstance(self.transport, Folder):
+            folder = str(self.transport.path)
             mounts.append(Mount({"hostPath": {"path": folder}}, folder))
         else:
             folder = script_objects.CONFIG_MAP_PATH
@@ -77,8 +81,11 @@ class Function:
             timeout_seconds=options.get("timeout"),
         )
         beside = []
-        if isinstance(self.way, SealedLines):
-            data = {key: base64.b64encode(each).decode() for key, each in self.way.contents.items()}
+        if isinstance(self.transport, SealedLines):
+            data = {
+                key: base64.b64encode(each).decode()
+                for key, each in self.transport.contents.items()
+            }
             metadata = {"name": f"{name}-call", "annotations": {labels.SCRIPT_OF: name}}
             head = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
             beside.append(json.dumps({**head, "data": data}))

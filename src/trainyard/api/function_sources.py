@@ -50,7 +50,7 @@ class Definition:
     names: list[str] = field(default_factory=list)
     """The globals that are it."""
 
-    def tell(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """As `payloads/function_call.py` reads it."""
         plain = ("module", "qualname", "file", "line", "text", "flags", "is_function", "is_bare")
         found = {name: getattr(self, name) for name in plain}

@@ -51,7 +51,7 @@ print(json.dumps(answer))
 """
 
 
-class GroundError(TrainyardError):
+class InterpreterError(TrainyardError):
     """A run has nothing to stand on; the text says what is missing and where."""
 
 
@@ -69,7 +69,7 @@ class Facts:
     """Where a package of our import name is that is not ours; "" where there is none."""
 
 
-class Ground:
+class Interpreter:
     """An interpreter that has been asked, and answers by the time that somebody wants to know."""
 
     def __init__(
@@ -157,13 +157,13 @@ class Ground:
         return f"{found} GPU{'s' if found > 1 else ''}{remark}" if found else "no GPU"
 
     def require(self, file: str, instead: str = _INSTEAD) -> None:
-        """Raise GroundError where the script of this file cannot find what it imports.
+        """Raise InterpreterError where the script of this file cannot find what it imports.
 
         `instead` is what the caller can do, where that is not to be installed.
         """
         facts = self.facts()
         if self.python is None:
-            raise GroundError(
+            raise InterpreterError(
                 f"there is no python in the PATH to run {file} with: activate an environment, or "
                 "name one with --image '*=ENV'"
             )
@@ -171,7 +171,7 @@ class Ground:
             return
         names = ", ".join(facts.missing)
         one = len(facts.missing) == 1
-        raise GroundError(
+        raise InterpreterError(
             f"{file} imports {names}, which {'is' if one else 'are'} not installed for "
             f"{facts.executable}: install {'it' if one else 'them'} there ({facts.executable} -m "
             f"pip install …), {instead}"

@@ -17,7 +17,7 @@ from trainyard.client.job_actions import Named as Named
 from trainyard.client.job_actions import names_in as names_in
 from trainyard.client.job_lookup import JobNotFound, together
 from trainyard.client.job_view import Job
-from trainyard.client.provenance import Said, keep_end
+from trainyard.client.provenance import SubmissionContext, keep_end
 from trainyard.client.provenance_lookup import copy_of as copy_of
 from trainyard.client.submission import StandIns, submit, with_debug
 
@@ -55,7 +55,7 @@ class Changing(Connection):
             old = await self.delete(names_in(read), missing_ok=True)
             await self.wait_until_gone(old)
         documents = [with_debug(d) if debug and d.is_job else d for d in read.documents]
-        return await submit(target, documents, stand_ins, Said(snapshots=snapshot))
+        return await submit(target, documents, stand_ins, SubmissionContext(snapshots=snapshot))
 
     async def delete(
         self, jobs: JobName | Iterable[JobName | Named], *, missing_ok: bool = False

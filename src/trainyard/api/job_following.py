@@ -19,7 +19,7 @@ from trainyard.client.job_follower import Follower
 from trainyard.client.job_follower import Screen as Screen
 from trainyard.client.job_view import Job
 from trainyard.client.kept_logs import reader
-from trainyard.client.provenance import Said as Said
+from trainyard.client.provenance import SubmissionContext as SubmissionContext
 from trainyard.client.provenance import keep_end
 from trainyard.client.submission import StandIns as StandIns
 from trainyard.client.submission import submit
@@ -47,10 +47,10 @@ class Run:
         documents: Sequence[Document],
         screen: Screen,
         stand_ins: StandIns,
-        said: Said,
+        context: SubmissionContext,
     ) -> Run:
         """Submit the jobs of a manifest; raises Error where that cannot be."""
-        return cls(target, await submit(target, documents, stand_ins, said), screen)
+        return cls(target, await submit(target, documents, stand_ins, context), screen)
 
     @property
     def jobs(self) -> list[Job]:
@@ -100,7 +100,7 @@ async def followed(
     documents: Sequence[Document],
     screen: Screen,
     stand_ins: StandIns,
-    said: Said,
+    context: SubmissionContext,
     *,
     keep: bool,
 ) -> AsyncIterator[list[Job]]:
@@ -108,7 +108,7 @@ async def followed(
 
     They are deleted after it unless `keep`, and when this is cancelled.
     """
-    run = await Run.submitted(target, documents, screen, stand_ins, said)
+    run = await Run.submitted(target, documents, screen, stand_ins, context)
     is_kept = False
     try:
         with screen:

@@ -144,7 +144,7 @@ async def _live(
     arrived: asyncio.Queue[LogLines | None] = asyncio.Queue()
     arrived.put_nowait(LogLines("", b"", several))
 
-    def tell(pod: PodView, _: str, lines: bytes) -> None:
+    def deliver(pod: PodView, _: str, lines: bytes) -> None:
         arrived.put_nowait(LogLines(job.replica_of(pod.name), lines, several))
 
     def fail(error: KubeError) -> None:
@@ -155,7 +155,7 @@ async def _live(
             grow(line)
 
     kept = None if target.folder is None else reader(target.folder)
-    logs = LogFollower(target.client, request, tell, fail, kept, growing)
+    logs = LogFollower(target.client, request, deliver, fail, kept, growing)
     following = asyncio.create_task(follow_logs(target.client, job, request, logs))
     following.add_done_callback(lambda _: arrived.put_nowait(None))
     try:
@@ -196,9 +196,9 @@ async def _present(
     async for each in _kept(job, kept, request, note, several=several):
         yield each
     present = {*kept, *(job.replica_of(pod.name) for pod in pods)}
-    for told in () if request.replica else job.replicas:
-        replica = job.replica_of(told["name"])
-        if replica not in present and told.get("phase") in _GONE:
+    for status in () if request.replica else job.replicas:
+        replica = job.replica_of(status["name"])
+        if replica not in present and status.get("phase") in _GONE:
             note(f"there is no log of {replica}: it {job.fate_of(replica)}")
 
 
@@ -215,12 +215,12 @@ def _kept_beside(
         for replica, path in kept_logs(folder, job, request.container)
         if replica not in present
         and (not wanted or replica == wanted)
-        and (not pods or job.told_of(replica).get("phase") in _GONE)
+        and (not pods or job.replica_status(replica).get("phase") in _GONE)
     }
 
 
 def _fail_without_logs(job: Job, request: LogRequest) -> NoReturn:
-    if job.told_of(replica := job.replica_of(request.replica)):
+    if job.replica_status(replica := job.replica_of(request.replica)):
         whose, why = f"replica {replica} of {job}", f"it {job.fate_of(replica)}"
     else:
         whose, why = str(job), f"it has no pods that have started ({job.phase})"

@@ -64,7 +64,7 @@ def read_to_submit(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResu
 
 
 def jobs_in(
-    what: Manifest, namespace: str | None, tell: Callable[[str], None], *, is_local: bool = False
+    what: Manifest, namespace: str | None, warn: Callable[[str], None], *, is_local: bool = False
 ) -> ReadResult:
     """A manifest with jobs, none of them meant for another namespace; `tell` is told of warnings.
 
@@ -72,7 +72,7 @@ def jobs_in(
     """
     found = read_manifest(what).require_jobs()
     for warning in found.warnings:
-        tell(str(warning))
+        warn(str(warning))
     for document in found.documents:
         own = (document.raw.get("metadata") or {}).get("namespace")
         if namespace and own and own != namespace:

@@ -21,7 +21,7 @@ from trainyard.client.job_comparison import Side as Side
 from trainyard.client.job_comparison import compare
 from trainyard.client.job_lookup import JobNotFound, list_jobs
 from trainyard.client.job_view import Job
-from trainyard.client.provenance import Said, state_of
+from trainyard.client.provenance import SubmissionContext, state_of
 from trainyard.client.provenance_lookup import Past as Past
 from trainyard.client.provenance_lookup import dirt as dirt
 from trainyard.client.provenance_lookup import past_of, pasts, record_of
@@ -55,18 +55,18 @@ class Repetition:
     def how(self) -> str:
         """How the first one was submitted, `run` or `submit`."""
         record = self.past.record
-        return str(record.told.get("how") or "submit") if record else "submit"
+        return str(record.content.get("how") or "submit") if record else "submit"
 
     @property
     def options(self) -> dict[str, Any]:
         """Of the embedded cluster that was started for the first one."""
         record = self.past.record
-        return dict(record.told.get("options") or {}) if record else {}
+        return dict(record.content.get("options") or {}) if record else {}
 
-    def said(self, how: str) -> Said:
+    def context(self, how: str) -> SubmissionContext:
         """What is to be recorded of it."""
         images = tuple(tuple(each) for each in self.options.get("images", ()))
-        return Said(
+        return SubmissionContext(
             how=how,
             options=self.options,
             images=images,
@@ -121,7 +121,7 @@ class Repeating(Connection):
         again = await self.repetition(job, changes, name)
         for text in await asyncio.to_thread(lambda: again.differences):  # git may take its time
             warnings.warn(text, stacklevel=2)
-        [submitted] = await self.submit_again(again, again.said("submit"))
+        [submitted] = await self.submit_again(again, again.context("submit"))
         return submitted
 
     async def repetition(self, job: Recorded, changes: Mapping[str, Any], name: str) -> Repetition:
@@ -129,7 +129,7 @@ class Repeating(Connection):
         from trainyard.manifest.reader import read
 
         past = await self.past(job)
-        if past.record is not None and past.record.told.get("how") == OF_FUNCTION:
+        if past.record is not None and past.record.content.get("how") == OF_FUNCTION:
             raise CommandError(
                 f"{past} ran a function, and what that was called with is gone: call it again"
             )
@@ -137,10 +137,10 @@ class Repeating(Connection):
         text = "\n---\n".join(map(text_of, objects_of(past, name, changes)))
         return Repetition(past, read(text).require_jobs())
 
-    async def submit_again(self, again: Repetition, said: Said) -> Jobs:
+    async def submit_again(self, again: Repetition, context: SubmissionContext) -> Jobs:
         """Submit it."""
         stand_ins = StandIns(python=self._python)
-        return await submit(await self.target(), again.manifest.documents, stand_ins, said)
+        return await submit(await self.target(), again.manifest.documents, stand_ins, context)
 
     async def _taken(self, namespace: str) -> set[str]:
         """The names that jobs have, or had."""

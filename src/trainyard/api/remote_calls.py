@@ -40,7 +40,7 @@ _NAME_LENGTH = 40
 _KEY_BYTES = 32
 
 
-class Way(Protocol):
+class ResultTransport(Protocol):
     """How a function gets to its replicas."""
 
     def found(self) -> dict[str, bytes]:
@@ -55,8 +55,8 @@ class Folder:
 
     def __init__(self, captured: Captured) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="trainyard-call-"))
-        told = {**captured.told, "back": "files", "modules": {}, "path": _own_path()}
-        for name, content in _contents(told, captured.values).items():
+        call = {**captured.call, "back": "files", "modules": {}, "path": _own_path()}
+        for name, content in _contents(call, captured.values).items():
             (self.path / name).write_bytes(content)
 
     def found(self) -> dict[str, bytes]:
@@ -72,13 +72,13 @@ class SealedLines:
 
     def __init__(self, captured: Captured) -> None:
         modules = _own_modules(captured.modules)
-        told = {**captured.told, "back": "lines", "modules": modules, "path": []}
+        call = {**captured.call, "back": "lines", "modules": modules, "path": []}
         self._key = secrets.token_bytes(_KEY_BYTES)
-        self.contents = {**_contents(told, captured.values), KEY_FILE: self._key}
+        self.contents = {**_contents(call, captured.values), KEY_FILE: self._key}
         size = sum(map(len, self.contents.values()))
         if size > MOST_BYTES:
             raise CaptureError(
-                f"{captured.told['name']}() with all that it uses has {size >> 10} KiB, of which a "
+                f"{captured.call['name']}() with all that it uses has {size >> 10} KiB, of which a "
                 f"Secret carries {MOST_BYTES >> 10}: let it read what is large from a "
                 "volume, or put its modules into the image"
             )
@@ -124,9 +124,9 @@ class SealedLines:
         self._found.clear()
 
 
-def _contents(told: Mapping[str, Any], values: bytes) -> dict[str, bytes]:
+def _contents(call: Mapping[str, Any], values: bytes) -> dict[str, bytes]:
     program = shipping.source("function_call").encode()
-    return {PROGRAM: program, "call.json": json.dumps(told).encode(), "values.pickle": values}
+    return {PROGRAM: program, "call.json": json.dumps(call).encode(), "values.pickle": values}
 
 
 def _own_path() -> list[str]:
@@ -173,9 +173,9 @@ def job_name(function: Callable[..., Any]) -> str:
     return f"{name[:_NAME_LENGTH].rstrip('-')}-{suffix}"
 
 
-def returned(way: Way, job: Job) -> Any:
+def returned(transport: ResultTransport, job: Job) -> Any:
     """What the function returned on rank 0."""
-    found = way.found()
+    found = transport.found()
     if RESULT not in found:
         raise CommandError(f"{job} has succeeded, but what it returned did not arrive")
     try:
@@ -187,21 +187,23 @@ def returned(way: Way, job: Job) -> Any:
         ) from error
 
 
-def raise_failure(way: Way, job: Job) -> None:
+def raise_failure(transport: ResultTransport, job: Job) -> None:
     """Raise what the function has raised in the replica that failed first, if any has told."""
-    found = way.found().items()
+    found = transport.found().items()
     failures = [pickle.loads(data) for name, data in found if name.startswith(FAILURE)]
     if failures:
-        _raise(min(failures, key=lambda told: float(told["time"])), job)
+        _raise(min(failures, key=lambda failure: float(failure["time"])), job)
 
 
-def _raise(told: Mapping[str, Any], job: Job) -> NoReturn:
+def _raise(failure: Mapping[str, Any], job: Job) -> NoReturn:
     """The exception as it was raised in a replica, or one that tells of it."""
-    remote = RemoteTraceback(told["text"])
+    remote = RemoteTraceback(failure["text"])
     error: object = None
     with contextlib.suppress(Exception):
-        error = pickle.loads(told["exception"])
+        error = pickle.loads(failure["exception"])
     if not isinstance(error, BaseException):
-        error = JobFailed(f"{job}: rank {told['rank']}: {told['type']}: {told['message']}", job)
-    error.add_note(f"raised by rank {told['rank']} of {job}")
+        error = JobFailed(
+            f"{job}: rank {failure['rank']}: {failure['type']}: {failure['message']}", job
+        )
+    error.add_note(f"raised by rank {failure['rank']} of {job}")
     raise error from remote

@@ -74,8 +74,8 @@ class Measuring(Connection):
 
 
 def _usage(view: PodView, metrics: Object) -> Usage:
-    told = metrics.get("containers") or ()
-    containers = {str(c["name"]): Used.of([c.get("usage") or {}]) for c in told}
+    measured = metrics.get("containers") or ()
+    containers = {str(c["name"]): Used.of([c.get("usage") or {}]) for c in measured}
     return Usage(view, used_by(metrics), containers, metrics)
 
 

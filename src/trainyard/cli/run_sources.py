@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from trainyard.api.interpreter_check import Ground
+from trainyard.api.interpreter_check import Interpreter
 from trainyard.api.scripts.script_drafts import Draft
 from trainyard.cli.script_manifest import save
 from trainyard.cli.script_options import misplaced_note
 from trainyard.composition.cluster_shape import ClusterShape
 
 if TYPE_CHECKING:
-    from trainyard.api.job_following import Said
+    from trainyard.api.job_following import SubmissionContext
     from trainyard.manifest.reader import ReadResult
 
 
@@ -28,7 +28,7 @@ class Source(Protocol):
     def introduction(self, isolation: str) -> list[str]:
         """Return the first lines of a run: interpreter, devices, isolation, launcher."""
 
-    def provenance(self, note: Callable[[str], None]) -> Said:
+    def provenance(self, note: Callable[[str], None]) -> SubmissionContext:
         """Return what is recorded with the submission; `note` gets remarks on the recording."""
 
 
@@ -50,9 +50,9 @@ class FileSource:
         """
         self.file, self.options, self.on_cluster, self.python = file, options, on_cluster, python
         self.snapshots = snapshots
-        self._interpreter: Ground | None = None
+        self._interpreter: Interpreter | None = None
         if not on_cluster and not options.images:  # whatever the manifest's image is
-            self._interpreter = Ground(options, "", cluster_python=python)
+            self._interpreter = Interpreter(options, "", cluster_python=python)
 
     def read(self, namespace: str | None) -> ReadResult:
         from trainyard.api.job_manifests import image_of
@@ -61,13 +61,13 @@ class FileSource:
         result = read_jobs(self.file, namespace, is_local=not self.on_cluster)
         if not self.on_cluster and self._interpreter is None:
             image = image_of(result.jobs[0])
-            self._interpreter = Ground(self.options, image, cluster_python=self.python)
+            self._interpreter = Interpreter(self.options, image, cluster_python=self.python)
         return result
 
     def introduction(self, isolation: str) -> list[str]:
         return self._interpreter.lines(isolation) if self._interpreter else []
 
-    def provenance(self, note: Callable[[str], None]) -> Said:
+    def provenance(self, note: Callable[[str], None]) -> SubmissionContext:
         return _provenance(self.options, self.python, note, snapshots=self.snapshots)
 
 
@@ -87,24 +87,24 @@ class ScriptSource:
         return result
 
     def introduction(self, isolation: str) -> list[str]:
-        ground = self.draft.ground
-        lines = ground.lines(isolation) if ground else []
+        interpreter = self.draft.interpreter
+        lines = interpreter.lines(isolation) if interpreter else []
         return [*lines, self.draft.launch_note(), *filter(None, [self.draft.single_process_note()])]
 
-    def provenance(self, note: Callable[[str], None]) -> Said:
+    def provenance(self, note: Callable[[str], None]) -> SubmissionContext:
         return _provenance(self.draft.options, self.python, note, snapshots=self.snapshots)
 
 
 def _provenance(
     options: ClusterShape, python: str, note: Callable[[str], None], *, snapshots: bool
-) -> Said:
-    from trainyard.api.job_following import Said
+) -> SubmissionContext:
+    from trainyard.api.job_following import SubmissionContext
 
-    return Said(
+    return SubmissionContext(
         how="run",
         options=asdict(options),
         images=options.images,
         cluster_python=python,
         snapshots=snapshots,
-        tell=note,
+        note=note,
     )

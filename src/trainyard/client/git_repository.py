@@ -108,8 +108,8 @@ def _git_folder(path: Path) -> Path | None:
     with suppress(OSError):  # somebody else's, and closed
         if path.is_dir():
             return path if (path / "HEAD").exists() else None
-    told = _text(path)
-    return path.parent / told.removeprefix("gitdir: ") if told.startswith("gitdir: ") else None
+    text = _text(path)
+    return path.parent / text.removeprefix("gitdir: ") if text.startswith("gitdir: ") else None
 
 
 def _resolved(branch: str, own: Path, shared: Path) -> str:

@@ -79,8 +79,8 @@ def _installed(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _version(python: str, prefix: Path, settings: dict[str, str]) -> str:
-    told = settings.get("version") or settings.get("version_info", "")
-    if match := re.match(r"\d+\.\d+(\.\d+)?", told):
+    version = settings.get("version") or settings.get("version_info", "")
+    if match := re.match(r"\d+\.\d+(\.\d+)?", version):
         return match[0]
     for file in prefix.glob("conda-meta/python-3*.json"):
         return file.name.split("-")[1]

@@ -197,7 +197,7 @@ class Follower:
         if job.is_over:
             self.over_at.setdefault(job.uid, time.monotonic())
         self._show(job)
-        self._tell_viewer(job)
+        self._show_viewer(job)
 
     def pod_seen(self, obj: Object, is_gone: bool = False) -> None:
         """A pod's newest version."""
@@ -225,25 +225,25 @@ class Follower:
         is_ours = about.get("uid") in self.jobs or any(
             about.get("uid") in job.pods for job in self.jobs.values()
         )
-        said = (str(obj.get("reason")), str(obj.get("message")))
-        if said[0] == EventReason.SUCCEEDED:
+        event = (str(obj.get("reason")), str(obj.get("message")))
+        if event[0] == EventReason.SUCCEEDED:
             self._ended.add(str(about.get("uid")))
             self._changed.set()
-        if said[0] in _TOLD_ELSEWHERE or obj.get("type") != "Warning":
+        if event[0] in _TOLD_ELSEWHERE or obj.get("type") != "Warning":
             return
         if not is_ours:  # or not yet: pods and events are watched each for itself
             self._early.setdefault(str(about.get("uid")), []).append(obj)
-        elif said not in self._warned:
-            self._warned.add(said)
-            is_failure = said[0] in (EventReason.REPLICA_FAILURE, EventReason.RESTART)
-            text = _without_lines(said[1]) if is_failure else said[1]
+        elif event not in self._warned:
+            self._warned.add(event)
+            is_failure = event[0] in (EventReason.REPLICA_FAILURE, EventReason.RESTART)
+            text = _without_lines(event[1]) if is_failure else event[1]
             self._screen.warning(str(about.get("name")), text)
 
     def _show(self, job: Job) -> None:
         self._screen.job_changed(job)
         self._changed.set()
 
-    def _tell_viewer(self, job: Job) -> None:
+    def _show_viewer(self, job: Job) -> None:
         """Where the job's TensorBoard can be opened, or why it cannot; each once."""
         viewer = job.viewer
         note = str(viewer.get("note") or "")

@@ -98,10 +98,10 @@ class Job:
 
     def restart_policy(self, replica: str) -> tuple[str, int]:
         """Restart policy and limit of a replica such as `worker-0`."""
-        told = self.replica_spec(replica).get("restartPolicy")
+        policy = self.replica_spec(replica).get("restartPolicy")
         if self.kind.has_shared_budget:
-            return str(told or self.kind.restart_policy), self.backoff_limit
-        own = told or {}
+            return str(policy or self.kind.restart_policy), self.backoff_limit
+        own = policy or {}
         return str(own.get("policy") or self.kind.restart_policy), int(own.get("limit") or 0)
 
     def replica_spec(self, replica: str) -> Object:
@@ -166,14 +166,14 @@ class Job:
         """One of its conditions; empty when there is none."""
         return next((each for each in self.conditions if each.get("type") == kind), {})
 
-    def told_of(self, replica: str) -> Object:
+    def replica_status(self, replica: str) -> Object:
         """What the status has of a replica such as `worker-0`; empty if it has none of it."""
         found = (r for r in self.replicas if self.replica_of(r.get("name") or "") == replica)
         return next(found, {})
 
     def fate_of(self, replica: str) -> str:
         """What has become of a replica without a pod, to follow its name."""
-        phase = self.told_of(replica).get("phase")
+        phase = self.replica_status(replica).get("phase")
         if phase in ("Succeeded", "Failed"):
             return f"has {phase.lower()}, and its pod was deleted"
         if phase == "Deleted":
@@ -183,9 +183,9 @@ class Job:
 
     def failed_init_container(self, replica: str) -> str:
         """The init container that failed when it was seen last; empty if none did."""
-        told = self.told_of(replica).get("containers") or ()
+        containers = self.replica_status(replica).get("containers") or ()
         return next(
-            (str(c["name"]) for c in told if c.get("role") == INIT and c.get("exitCode")), ""
+            (str(c["name"]) for c in containers if c.get("role") == INIT and c.get("exitCode")), ""
         )
 
     @property
@@ -217,9 +217,13 @@ class Job:
     def never_fits(self) -> str:
         """Why none of its replicas ever runs on the machine of the embedded cluster, whoever makes
         room there; "" where they may."""
-        told = [pod.no_place or "" for pod in self.pods.values() if not pod.node]
-        is_whole = len(told) == len(self.pods) == sum(self.aggregate.values())
-        return told[0] if told and is_whole and all(NEVER_HERE in text for text in told) else ""
+        refusals = [pod.no_place or "" for pod in self.pods.values() if not pod.node]
+        is_whole = len(refusals) == len(self.pods) == sum(self.aggregate.values())
+        return (
+            refusals[0]
+            if refusals and is_whole and all(NEVER_HERE in text for text in refusals)
+            else ""
+        )
 
     def ordered_pods(self) -> list[PodView]:
         """By replica type as the status lists them, then by index."""
@@ -239,8 +243,8 @@ class Job:
             )
             for pod in pods
         ]
-        told = () if pods else self.replicas
-        rows += [(self.replica_of(r["name"]), str(r.get("phase") or ""), "", "") for r in told]
+        replicas = () if pods else self.replicas
+        rows += [(self.replica_of(r["name"]), str(r.get("phase") or ""), "", "") for r in replicas]
         restarts = f", {self.restarts} restart{'' if self.restarts == 1 else 's'}"
         facts = f", {self.seconds or 0:.0f} s{restarts if self.restarts else ''}"
         return notebook_html.table(
@@ -268,11 +272,11 @@ class Job:
         Where it came to init containers only, the one that failed, or else the last.
         """
         template = PodView(self.replica_spec(replica).get("template") or {})
-        told = self.told_of(replica).get("containers") or ()
+        containers = self.replica_status(replica).get("containers") or ()
         before = dict.fromkeys(
-            (*template.init_container_names, *(c.get("name") for c in told if c.get("role")))
+            (*template.init_container_names, *(c.get("name") for c in containers if c.get("role")))
         )
-        names = (*template.container_names, *(c.get("name") for c in told), *sorted(kept))
+        names = (*template.container_names, *(c.get("name") for c in containers), *sorted(kept))
         present = [n for n in dict.fromkeys(names) if n in kept and n not in before]
         if not present:
             failed = self.failed_init_container(replica)

@@ -90,7 +90,7 @@ class Stamped:
         self._keeps_times = keeps_times
         self.since = ""
         """The time of the last line that was told; empty before the first."""
-        self.told = 0
+        self.passed = 0
         """How many lines were told."""
         self._count = 0
         self._lines = Lines()
@@ -122,7 +122,7 @@ class Stamped:
         last, begun = self._stamp.decode(), self._stamp + b" "
         same = block.count(b"\n" + begun) + block.startswith(begun)
         is_same = same == lines and last == self.since
-        self.told += lines
+        self.passed += lines
         self.since, self._count = last, self._count + same if is_same else same
 
     def unfinished(self, start: int) -> bytes:
@@ -157,7 +157,7 @@ class Stamped:
             text = line if self._keeps_times else text
         else:  # a further piece
             stamp, text = self._stamp, line
-        told = [text]
+        chunks = [text]
         if self._is_catching_up:
             last = self.since.encode()
             if stamp < last:
@@ -167,12 +167,12 @@ class Stamped:
                 return []
             self._is_catching_up = False
             if not self._repeated:
-                told = [MISSING.encode(), text]
+                chunks = [MISSING.encode(), text]
         if not text.endswith(MISSING.encode()):  # which is in no log, and not repeated
             is_same = stamp == self.since.encode()
-            self.told += 1
+            self.passed += 1
             self.since, self._count = stamp.decode(), self._count + 1 if is_same else 1
-        return told
+        return chunks
 
 
 def lines_of_rank(lines: bytes, rank: int) -> bytes:
@@ -222,7 +222,7 @@ async def read(
             yield lines
 
 
-Tell = Callable[[PodView, str, bytes], None]
+Deliver = Callable[[PodView, str, bytes], None]
 """Takes whole lines of a pod's container."""
 Unfinished = Callable[[int], bytes]
 """A line that is not whole yet, from a byte of it on; negative: its last bytes."""
@@ -241,25 +241,25 @@ class LogFollower:
         self,
         client: Client,
         request: LogRequest,
-        tell: Tell,
+        deliver: Deliver,
         fail: Callable[[KubeError], None],
         kept: Kept | None = None,
         grow: Grow | None = None,
     ) -> None:
         """`fail` is told why a log cannot be read; that of a deleted pod is in `kept`, or over.
 
-        `tell` is given a line when it is whole, also if `grow` has seen it before.
+        `deliver` is given a line when it is whole, also if `grow` has seen it before.
         """
         self._client = client
         self._kept = kept or _nothing_kept
         self._request = request
-        self._tell = tell
+        self._deliver = deliver
         self._grow = grow
         self._fail = fail
         self._streams: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._pods: dict[str, PodView] = {}
         self._gone: set[str] = set()
-        self._told = 0
+        self._passed = 0
 
     def begin(self, group: asyncio.TaskGroup, pod: PodView, containers: Iterable[str]) -> None:
         """Stream those of a pod's containers that have started by now; note how it is."""
@@ -281,9 +281,9 @@ class LogFollower:
         """
         if self._streams:
             await asyncio.wait(self._streams.values(), timeout=seconds)
-        told = -1
-        while (left := self._streams_of_ended()) and self._told > told:
-            told = self._told
+        before = -1
+        while (left := self._streams_of_ended()) and self._passed > before:
+            before = self._passed
             await asyncio.wait(left, timeout=_STALLED_SECONDS)
         self.stop()
 
@@ -304,7 +304,7 @@ class LogFollower:
         log, failures = Stamped(keeps_times=self._request.timestamps), 0
         wanted = replace(self._request, timestamps=True)
         while True:
-            told = log.told
+            before = log.passed
             try:
                 await self._read(pod, container, wanted, log)
                 break
@@ -312,7 +312,7 @@ class LogFollower:
                 await self._read_rest(pod, container, wanted, log, is_broken=failures > 0)
                 break
             except KubeError as error:
-                failures = 1 if log.told > told else failures + 1
+                failures = 1 if log.passed > before else failures + 1
                 if failures == _TRIES:
                     if not isinstance(error, StreamError):
                         self._fail(error)
@@ -321,7 +321,7 @@ class LogFollower:
                     wanted = replace(wanted, tail=None, since_seconds=None, since_time=log.since)
                 await asyncio.sleep(_RETRY_SECONDS)
         if lines := log.end():
-            self._tell(pod, container, lines)
+            self._deliver(pod, container, lines)
 
     async def _read(self, pod: PodView, container: str, wanted: LogRequest, log: Stamped) -> None:
         """One stream to its end."""
@@ -337,7 +337,7 @@ class LogFollower:
             await self._take(self._kept(pod, container, wanted), pod, container, log)
         except NotFound:
             if is_broken:
-                self._tell(pod, container, log.end() + GONE.encode() + b"\n")
+                self._deliver(pod, container, log.end() + GONE.encode() + b"\n")
 
     async def _take(
         self, chunks: AsyncGenerator[bytes], pod: PodView, container: str, log: Stamped
@@ -348,9 +348,9 @@ class LogFollower:
                 if not is_begun:  # until then what the last stream left is all there is
                     log.begin_again()
                     is_begun = True
-                self._told += 1
+                self._passed += 1
                 if lines := log.feed(chunk):
-                    self._tell(pod, container, lines)
+                    self._deliver(pod, container, lines)
                 if self._grow is not None and log.unfinished(-1):
                     self._grow(pod, container, log.unfinished)
 

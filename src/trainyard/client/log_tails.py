@@ -87,8 +87,8 @@ async def _collect(chunks: AsyncGenerator[bytes]) -> Tail:
     text = bytes(data[-_BYTES:]).decode(errors="replace")
     lines, times = [], []
     for line in text.split("\n"):
-        time, _, said = line.partition(" ")
-        if said.strip("\r") and said != MISSING:
-            lines.append(said.rstrip("\r").rpartition("\r")[2][:_LONGEST])
+        time, _, text = line.partition(" ")
+        if text.strip("\r") and text != MISSING:
+            lines.append(text.rstrip("\r").rpartition("\r")[2][:_LONGEST])
             times.append(time)
     return Tail(lines, times)

@@ -47,12 +47,12 @@ class Used:
 
     def figures(self) -> dict[str, str]:
         """As people read them, by `cpu`, `memory`, `gpu` and `gpu_memory`."""
-        told = {"cpu": f"{round(self.cpu * 1000)}m", "memory": f"{self.memory // _MIB}Mi"}
+        texts = {"cpu": f"{round(self.cpu * 1000)}m", "memory": f"{self.memory // _MIB}Mi"}
         if self.gpu is not None:
-            told["gpu"] = f"{round(self.gpu * 100)}%"
+            texts["gpu"] = f"{round(self.gpu * 100)}%"
         if self.gpu_memory is not None:
-            told["gpu_memory"] = f"{self.gpu_memory // _MIB}Mi"
-        return told
+            texts["gpu_memory"] = f"{self.gpu_memory // _MIB}Mi"
+        return texts
 
 
 Place = tuple[str, str]
@@ -105,11 +105,11 @@ class NodeUsage:
 async def node_usage(client: Client) -> NodeUsage | None:
     """Of the only node of a cluster; None where there are several, or it is not told."""
     nodes, _ = await client.list(NODES)
-    told, _ = await client.list(NODE_METRICS)
+    usages, _ = await client.list(NODE_METRICS)
     capacity = {n["metadata"]["name"]: (n.get("status") or {}).get("capacity") or {} for n in nodes}
-    if len(told) != 1 or not (has := capacity.get(told[0]["metadata"]["name"])):
+    if len(usages) != 1 or not (has := capacity.get(usages[0]["metadata"]["name"])):
         return None
-    used, whole = Used.of([told[0].get("usage") or {}]), Used.of([has])
+    used, whole = Used.of([usages[0].get("usage") or {}]), Used.of([has])
     if not whole.cpu or not whole.memory:
         return None
-    return NodeUsage(str(told[0]["metadata"]["name"]), used, whole)
+    return NodeUsage(str(usages[0]["metadata"]["name"]), used, whole)

@@ -146,8 +146,10 @@ async def watch_jobs(
 def _changed(kind: Kind, known: dict[str, Job], state: Snapshot) -> Iterator[Job]:
     """What is another than it was known, which is brought up to date."""
     gone = [Job.listed(kind, obj) for obj in state.gone if obj["metadata"]["uid"] in known]
-    told = {job.uid for job in gone}  # others were deleted before the watch began
-    gone += [job for uid, job in known.items() if uid not in state.present and uid not in told]
+    known_gone = {job.uid for job in gone}  # others were deleted before the watch began
+    gone += [
+        job for uid, job in known.items() if uid not in state.present and uid not in known_gone
+    ]
     for job in gone:
         del known[job.uid]
         job.is_deleted = True

@@ -47,7 +47,7 @@ def _ignore(_: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SubmissionContext:
     """What a command knows of a submission of its own."""
 
     how: str = "submit"
@@ -62,7 +62,7 @@ class Said:
     """The record of which this is a repetition; with the copy of code that it has, if any."""
     snapshots: bool = False
     """Whether the code is to be copied."""
-    tell: Callable[[str], None] = _ignore
+    note: Callable[[str], None] = _ignore
     """Is told what the user should know of the copy."""
 
 
@@ -89,7 +89,7 @@ class Recording:
         for obj, job in zip(kept, jobs, strict=True):
             obj["metadata"] |= {"name": job.name}
         with suppress(OSError):
-            submission_records.write(found.folder, found.told)
+            submission_records.write(found.folder, found.content)
 
 
 def state_of(target: ClusterTarget) -> Path | None:
@@ -107,7 +107,9 @@ def keep_end(target: ClusterTarget, job: Job) -> None:
         submission_records.keep_end(state, job)
 
 
-def record(target: ClusterTarget, bodies: Sequence[Object], said: Said) -> Recording:
+def record(
+    target: ClusterTarget, bodies: Sequence[Object], context: SubmissionContext
+) -> Recording:
     """Record objects that are about to be created, and annotate the jobs among them.
 
     Raises CommandError where the code was to be copied and cannot be.
@@ -119,15 +121,17 @@ def record(target: ClusterTarget, bodies: Sequence[Object], said: Said) -> Recor
     folder = _folder(target, _name(jobs[0]))
     recording = Recording(folder)
     try:
-        copied = _snapshot(target, jobs, folder, said) if said.snapshots else None
-        before = said.rerun_of if copied and said.rerun_of and said.rerun_of.files else None
+        copied = _snapshot(target, jobs, folder, context) if context.snapshots else None
+        before = (
+            context.rerun_of if copied and context.rerun_of and context.rerun_of.files else None
+        )
         commit = before.commit if before else git_repository.commit_of(place)
-        source = Path(before.told["folder"]) if before else place
-        found = _environment(jobs[0], _known(target, said)) if target.socket else None
+        source = Path(before.content["folder"]) if before else place
+        found = _environment(jobs[0], _known(target, context)) if target.socket else None
         if folder is not None:
-            told = _told(said, source, commit, found, bodies, copied)
+            content = _record_content(context, source, commit, found, bodies, copied)
             packages, files = found.packages if found else None, copied.files if copied else ()
-            submission_records.write(folder, told, packages, files)
+            submission_records.write(folder, content, packages, files)
             if before is not None:
                 before.hand_changes(folder)
             elif commit is not None:
@@ -146,7 +150,7 @@ def record(target: ClusterTarget, bodies: Sequence[Object], said: Said) -> Recor
     }
     if copied is not None:
         given |= {labels.SNAPSHOT_OF: str(source), labels.WORKING_DIR: str(copied.folder)}
-        said.tell(f"code: a copy of {source} ({copied}), in {copied.folder}")
+        context.note(f"code: a copy of {source} ({copied}), in {copied.folder}")
     for job in jobs:
         known = {name: value for name, value in given.items() if value}
         job["metadata"]["annotations"] = {**_annotations_of(job), **known}
@@ -171,7 +175,7 @@ def _folder(target: ClusterTarget, name: str) -> Path | None:
 
 
 def _snapshot(
-    target: ClusterTarget, jobs: Sequence[Object], folder: Path | None, said: Said
+    target: ClusterTarget, jobs: Sequence[Object], folder: Path | None, context: SubmissionContext
 ) -> Copied:
     if not target.socket:
         raise CommandError("--snapshot copies code on this machine; on a cluster, build an image")
@@ -181,26 +185,26 @@ def _snapshot(
     state = state_of(target)
     if folder is None or state is None or target.is_guest:
         raise CommandError("--snapshot: the copy cannot be kept: the state folder is not yours")
-    if said.rerun_of and said.rerun_of.files:
-        code, files = said.rerun_of.code, said.rerun_of.files
+    if context.rerun_of and context.rerun_of.files:
+        code, files = context.rerun_of.code, context.rerun_of.files
         return copy_code(code, folder / submission_records.CODE, files=files)
     return copy_code(Path(*places), folder / submission_records.CODE, without=state)
 
 
-def _known(target: ClusterTarget, said: Said) -> Said:
+def _known(target: ClusterTarget, context: SubmissionContext) -> SubmissionContext:
     """With what the cluster that is up says of itself."""
-    if said.cluster_python or target.folder is None:
-        return said
+    if context.cluster_python or target.folder is None:
+        return context
     cluster = find_cluster(target.folder)
-    return replace(said, cluster_python=cluster.python) if cluster else said
+    return replace(context, cluster_python=cluster.python) if cluster else context
 
 
-def _environment(job: Object, said: Said) -> Environment | None:
-    python = _annotations_of(job).get(labels.PYTHON) or said.cluster_python
-    told = _annotations_of(job).get(labels.IMAGES, "").splitlines()
-    images = [(pattern, folder) for pattern, _, folder in (line.partition("=") for line in told)]
+def _environment(job: Object, context: SubmissionContext) -> Environment | None:
+    python = _annotations_of(job).get(labels.PYTHON) or context.cluster_python
+    lines = _annotations_of(job).get(labels.IMAGES, "").splitlines()
+    images = [(pattern, folder) for pattern, _, folder in (line.partition("=") for line in lines)]
     found = interpreters.environment_of_image(
-        os.environ, _image(job), [*images, *said.images], python=python
+        os.environ, _image(job), [*images, *context.images], python=python
     )
     interpreter = interpreters.find_interpreter(found)
     return environment_of(interpreter) if interpreter else None
@@ -232,8 +236,8 @@ def _digest(packages: Sequence[str]) -> str:
     return f"{len(packages)} sha256:{hashlib.sha256(' '.join(packages).encode()).hexdigest()[:16]}"
 
 
-def _told(
-    said: Said,
+def _record_content(
+    context: SubmissionContext,
     place: Path,
     commit: git_repository.Commit | None,
     found: Environment | None,
@@ -245,7 +249,7 @@ def _told(
     are_kept = len(json.dumps(objects)) <= _MOST_OBJECTS
     return {
         "created": render(datetime.now(UTC)),
-        "how": said.how,
+        "how": context.how,
         "command": _command(),
         "submittedFrom": os.getcwd(),
         "folder": str(place),
@@ -253,8 +257,8 @@ def _told(
         "git": asdict(commit) if commit else None,
         "python": found.python if found else "",
         "version": found.version if found else "",
-        "options": said.options,
-        "rerunOf": said.rerun_of.name if said.rerun_of else "",
+        "options": context.options,
+        "rerunOf": context.rerun_of.name if context.rerun_of else "",
         "objects": [each for each in objects if each is not None] if are_kept else None,
         "leftOut": left_out,
     }

@@ -57,20 +57,20 @@ class Past:
     def annotation(self, name: str) -> str:
         """One of its annotations, or what the record has in its place; empty where neither is."""
         found = str((self.job.metadata.get("annotations") or {}).get(name, ""))
-        return found or self._told().get(name, "")
+        return found or self._from_record().get(name, "")
 
-    def _told(self) -> dict[str, str]:
+    def _from_record(self) -> dict[str, str]:
         if self.record is None:
             return {}
-        told = self.record.told
+        content = self.record.content
         commit = self.record.commit
         found = {
-            labels.COMMAND: told.get("command"),
-            labels.SUBMITTED_FROM: told.get("submittedFrom"),
+            labels.COMMAND: content.get("command"),
+            labels.SUBMITTED_FROM: content.get("submittedFrom"),
             labels.COMMIT: commit.commit if commit else "",
             labels.REMOTE: commit.remote if commit else "",
-            labels.INTERPRETER: f"{told.get('version', '')} {told.get('python', '')}".strip(),
-            labels.SNAPSHOT_OF: told.get("folder") if told.get("snapshot") else "",
+            labels.INTERPRETER: f"{content.get('version', '')} {content.get('python', '')}".strip(),
+            labels.SNAPSHOT_OF: content.get("folder") if content.get("snapshot") else "",
         }
         return {name: str(value or "") for name, value in found.items()}
 
@@ -213,8 +213,8 @@ def dirt(changes: Changes | None) -> str:
     if changes is None:
         return "not known whether it was changed"
     parts = [(len(changes.changed), "changed"), (len(changes.untracked), "untracked")]
-    told = [f"{n} file{'s' if n != 1 else ''} {word}" for n, word in parts if n]
-    return ", ".join(told) or "clean"
+    counts = [f"{n} file{'s' if n != 1 else ''} {word}" for n, word in parts if n]
+    return ", ".join(counts) or "clean"
 
 
 def python_of(past: Past) -> str:

@@ -60,12 +60,12 @@ class Stack:
     @classmethod
     def decode(cls, replica: str, line: str) -> Stack:
         """From a line of the program's; raises ValueError for any other."""
-        told = json.loads(line)
-        pid, rank = told["pid"], told.get("rank", -1)
-        threads = tuple(_thread(each) for each in told.get("threads", ()))
-        if "state" not in told:
-            return cls(replica, pid, rank, told["doing"].lower(), threads)
-        return cls(replica, pid, rank, _silent(told), threads, answers=False)
+        report = json.loads(line)
+        pid, rank = report["pid"], report.get("rank", -1)
+        threads = tuple(_thread(each) for each in report.get("threads", ()))
+        if "state" not in report:
+            return cls(replica, pid, rank, report["doing"].lower(), threads)
+        return cls(replica, pid, rank, _silent(report), threads, answers=False)
 
     @property
     def name(self) -> str:
@@ -75,19 +75,19 @@ class Stack:
         )
 
 
-def _silent(told: Mapping[str, Any]) -> str:
+def _silent(report: Mapping[str, Any]) -> str:
     """What is said of a process that does not answer for itself."""
-    state, problem = told["state"], told.get("problem")
+    state, problem = report["state"], report.get("problem")
     doing = _STATES.get(state, f"does not answer ({state})")
-    if state and not told.get("observed", True):
+    if state and not report.get("observed", True):
         doing = f"is not observed{', and is stopped (SIGSTOP)' if state == 'T' else ''}"
     if problem == "missing":
         return f"{doing}; only py-spy can tell where: pip install 'trainyard-jobs[stacks]'"
     return f"{doing}; py-spy says: {problem}" if problem else doing
 
 
-def _thread(told: Mapping[str, Any]) -> Thread:
-    return str(told["name"]), tuple((str(f), int(n), str(w)) for f, n, w in told["frames"])
+def _thread(report: Mapping[str, Any]) -> Thread:
+    return str(report["name"]), tuple((str(f), int(n), str(w)) for f, n, w in report["frames"])
 
 
 def grouped(stacks: Sequence[Stack], *, all_threads: bool) -> str:

@@ -27,7 +27,7 @@ class Execution:
 
 def choose_pod(job: Job, pods: Sequence[PodView], replica: str = "") -> PodView:
     """The pod of `replica` (`worker-0`, or the pod's name); without one, that of rank 0."""
-    if not pods and not job.told_of(job.replica_of(replica)):
+    if not pods and not job.replica_status(job.replica_of(replica)):
         raise CommandError(
             f"{job} has no pods ({job.phase}); `trainyard explain {job.name}` tells why"
         )

@@ -107,10 +107,10 @@ def _restore(
     past: Past, obj: Object, given: Sequence[FieldPath], environment: Mapping[str, str]
 ) -> None:
     """Take what was left out of a record from the environment, or from what is set."""
-    told = past.record.told.get("leftOut") if past.record else ()
+    left_out = past.record.content.get("leftOut") if past.record else ()
     prefix = f"{past.job.kind.kind} {past.job.name}."
     missing = []
-    for text in (each.removeprefix(prefix) for each in told or () if each.startswith(prefix)):
+    for text in (each.removeprefix(prefix) for each in left_out or () if each.startswith(prefix)):
         path = parse_path(text)
         if any(path[: len(each)] == each for each in given):
             continue
@@ -152,14 +152,14 @@ def differences_now(past: Past) -> list[str]:
     now = environment_of(python)
     if version and now.version != version:
         found.append(f"{python} is Python {now.version} now, and was {version}")
-    if past.packages is not None and (told := packages_text(past.packages, now.packages)):
-        found.append(f"packages of {python} differ: {told}")
+    if past.packages is not None and (difference := packages_text(past.packages, now.packages)):
+        found.append(f"packages of {python} differ: {difference}")
     return found
 
 
 def _code_now(past: Past) -> list[str]:
     commit = past.commit
-    folder = (past.record.told.get("folder") if past.record else "") or (
+    folder = (past.record.content.get("folder") if past.record else "") or (
         (past.job.metadata.get("annotations") or {}).get(labels.WORKING_DIR, "")
     )
     if not commit or not folder:
@@ -179,12 +179,12 @@ def _code_now(past: Past) -> list[str]:
 def packages_text(before: Sequence[str], after: Sequence[str], most: int = 5) -> str:
     """``numpy 1.26.4 → 2.0.0, torch added``; empty where nothing differs."""
     changes = package_changes(before, after)
-    told = [
+    texts = [
         f"{name} {old} → {new}" if old and new else f"{name} {'added' if new else 'removed'}"
         for name, (old, new) in changes.items()
     ]
-    more = f" and {len(told) - most} more" if len(told) > most else ""
-    return ", ".join(told[:most]) + more
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
 
 
 def package_changes(before: Sequence[str], after: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -14,7 +14,7 @@ from trainyard.client import job_dependents, submission_records
 from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.job_lookup import list_jobs, unserved
 from trainyard.client.job_view import Job
-from trainyard.client.provenance import Said, record, state_of
+from trainyard.client.provenance import SubmissionContext, record, state_of
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import labels
 from trainyard.kube import embedded_contract
@@ -76,19 +76,19 @@ class StandIns:
 
 
 _NONE = StandIns()
-_NOTHING = Said()
+_NOTHING = SubmissionContext()
 
 
 async def submit(
     target: ClusterTarget,
     documents: Iterable[Document],
     stand_ins: StandIns = _NONE,
-    said: Said = _NOTHING,
+    context: SubmissionContext = _NOTHING,
 ) -> list[Job]:
     """Apply everything that is no job, then create the jobs in the order of the file.
 
     Namespaces that are named and absent are made on the embedded cluster, which nobody else uses.
-    Of jobs that exist already, none is touched. ``said`` is what is recorded beside the rest.
+    Of jobs that exist already, none is touched. ``context`` is what is recorded beside the rest.
     """
     ordered = sorted(documents, key=lambda document: _rank(document.kind))
     prepared = []
@@ -99,7 +99,7 @@ async def submit(
             annotations = body["metadata"]["annotations"]
             body["metadata"]["annotations"] = {**stand_ins.annotations(), **annotations}
         prepared.append((resource, body))
-    recording = record(target, [body for _, body in prepared], said)
+    recording = record(target, [body for _, body in prepared], context)
     try:
         created = await _put(target, prepared, stand_ins.volumes)
     except BaseException:

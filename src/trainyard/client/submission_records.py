@@ -38,7 +38,7 @@ class Record:
     """One submission, as it was recorded."""
 
     folder: Path
-    told: dict[str, Any] = field(default_factory=dict)
+    content: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -47,12 +47,12 @@ class Record:
     @property
     def created(self) -> str:
         """When, as Kubernetes writes times."""
-        return str(self.told.get("created", ""))
+        return str(self.content.get("created", ""))
 
     @property
     def objects(self) -> list[Object]:
         """The manifest, without Secrets and without what looked like one; jobs among it."""
-        return list(self.told.get("objects") or ())
+        return list(self.content.get("objects") or ())
 
     @property
     def packages(self) -> tuple[str, ...] | None:
@@ -78,7 +78,7 @@ class Record:
     @property
     def commit(self) -> Commit | None:
         """Where the code's repository stood; None where it was in none."""
-        git = self.told.get("git")
+        git = self.content.get("git")
         if not git:
             return None
         return Commit(**{name: git[name] for name in Commit.__dataclass_fields__ if name in git})
@@ -117,8 +117,8 @@ def make(state: Path, name: str) -> Path:
 
 def read(folder: Path) -> Record | None:
     """The record in a folder; None if there is none, or a newer trainyard wrote it."""
-    told = _read(folder / "record.json")
-    return Record(folder, told) if told and not has_newer_format(told) else None
+    content = _read(folder / "record.json")
+    return Record(folder, content) if content and not has_newer_format(content) else None
 
 
 def records(state: Path) -> Iterator[Record]:
@@ -144,7 +144,7 @@ def keep_end(state: Path, job: Job) -> None:
     if record is None:
         return
     status = job.status
-    told = {
+    content = {
         "uid": job.uid,
         "phase": job.phase,
         "restarts": job.restarts,
@@ -155,7 +155,7 @@ def keep_end(state: Path, job: Job) -> None:
     with suppress(OSError):
         (record.folder / _ENDED).mkdir(exist_ok=True)
         path = record.folder / _ENDED / f"{job.namespace}_{job.name}.json"
-        path.write_text(json.dumps(told))
+        path.write_text(json.dumps(content))
 
 
 def is_crowded(state: Path) -> bool:
@@ -176,15 +176,15 @@ def forget(state: Path, in_use: Collection[str]) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        told = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def write(
     folder: Path,
-    told: dict[str, Any],
+    content: dict[str, Any],
     packages: tuple[str, ...] | None = None,
     files: tuple[str, ...] = (),
 ) -> None:
@@ -194,5 +194,5 @@ def write(
     if packages is not None:
         (folder / "packages.txt").write_text("\n".join(packages) + "\n")
     draft = folder / f".record.{os.getpid()}"
-    draft.write_text(json.dumps({"format": FILE_FORMAT, **told}))
+    draft.write_text(json.dumps({"format": FILE_FORMAT, **content}))
     draft.replace(folder / "record.json")

@@ -29,7 +29,7 @@ if __name__ == "__main__":
         print(error, end="")
         sys.exit(3)
     there = pathlib.Path(sys.argv[1])
-    told = {**found.told, "back": "files", "modules": {}, "path": []}
+    told = {**found.call, "back": "files", "modules": {}, "path": []}
     (there / "call.json").write_text(json.dumps(told))
     (there / "values.pickle").write_bytes(found.values)
 """

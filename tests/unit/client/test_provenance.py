@@ -16,7 +16,7 @@ import pytest
 from trainyard.client import code_snapshot, git_repository, submission_records
 from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.installed_packages import environment_of
-from trainyard.client.provenance import Said, record
+from trainyard.client.provenance import SubmissionContext, record
 from trainyard.kinds.shared import labels
 
 _PATIENCE_SECONDS = 60.0
@@ -231,10 +231,10 @@ def test_no_secret_is_written(
         env=[{"name": "HF_TOKEN", "value": "hunter2"}, {"name": "DB", "value": "x://a:hunter2@b"}],
     )
     secret = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"a": "hunter2"}}
-    record(target, [secret, job], Said())
+    record(target, [secret, job], SubmissionContext())
     found = next(submission_records.records(state))
     place = "GenericJob one.spec.replicaSpecs[0].template.spec.containers[0]"
-    assert found.told["leftOut"] == [
+    assert found.content["leftOut"] == [
         "Secret s",
         f"{place}.command[3]",
         f"{place}.env[0].value",

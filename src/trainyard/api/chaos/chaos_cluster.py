@@ -46,7 +46,7 @@ class BrokenCluster:
         self.disk: full_disk.FillableDisk | None = None
         self._shared, self._can_fill = shared, can_fill
         self._keeper: subprocess.Popen[str] | None = None
-        self._told: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
         self._pod_runtime: Process | None = None
 
     def __enter__(self) -> Self:
@@ -65,7 +65,7 @@ class BrokenCluster:
                 start_new_session=True,  # Ctrl-C here is not meant for it
             )
             if self._can_fill:
-                pid = int(self._heard("make a file system for the claims")["pid"])
+                pid = int(self._answer("make a file system for the claims")["pid"])
                 self.disk = full_disk.FillableDisk(pid, self.folder / "volumes")
             copies = {claim: self._stand_in(claim) for claim in self.shape.volumes}
             self.shape = replace(self.shape, volumes=copies)
@@ -103,18 +103,18 @@ class BrokenCluster:
         assert self._keeper.stdin is not None
         with suppress(BrokenPipeError):
             print(json.dumps(asdict(self.shape)), file=self._keeper.stdin, flush=True)
-        self._told = self._heard("start a cluster")
+        self._facts = self._answer("start a cluster")
         self._pod_runtime = find_pod_runtime(self.pid) or self._pod_runtime
 
-    def _heard(self, what: str) -> dict[str, Any]:
+    def _answer(self, what: str) -> dict[str, Any]:
         """What the keeper tells next; CommandError where that is why it cannot."""
         assert self._keeper is not None
         assert self._keeper.stdout is not None
         line = self._keeper.stdout.readline()
-        told: dict[str, Any] = json.loads(line) if line else {"error": "its keeper has ended"}
-        if "error" in told:
-            raise CommandError(f"cannot {what}: {told['error']}")
-        return told
+        answer: dict[str, Any] = json.loads(line) if line else {"error": "its keeper has ended"}
+        if "error" in answer:
+            raise CommandError(f"cannot {what}: {answer['error']}")
+        return answer
 
     def _seen(self, path: Path) -> Path:
         return self.disk.seen(path) if self.disk else path
@@ -122,17 +122,17 @@ class BrokenCluster:
     @property
     def pid(self) -> int:
         """Of the process that serves it."""
-        return int(self._told["pid"])
+        return int(self._facts["pid"])
 
     @property
     def socket(self) -> str:
         """Where its API server listens."""
-        return str(self._told["socket"])
+        return str(self._facts["socket"])
 
     @property
     def isolation(self) -> str:
         """What separates its pods: `root`, `rootless` or `plain`."""
-        return str(self._told["isolation"])
+        return str(self._facts["isolation"])
 
     @property
     def pod_runtime(self) -> Process:

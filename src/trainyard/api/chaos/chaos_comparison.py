@@ -51,26 +51,26 @@ class Wishes:
 
 
 def compared(
-    found: ReadResult, shape: ClusterShape, wishes: Wishes, tell: Callable[[str], None]
+    found: ReadResult, shape: ClusterShape, wishes: Wishes, announce: Callable[[str], None]
 ) -> Report:
-    """Run the job of a manifest to its end, twice; `tell` is told how that goes.
+    """Run the job of a manifest to its end, twice; `announce` is told how that goes.
 
     Raises TrainyardError.
     """
     if len(found.jobs) != 1:
         raise CommandError(f"there are {len(found.jobs)} jobs in the manifest: leave one of them")
     left_alone = _check(found, shape, wishes)
-    for note in left_alone:
-        tell(note)
+    for text in left_alone:
+        announce(text)
     limit = wishes.limit or _BASELINE_LIMIT_SECONDS
     order = Order(found.documents, wishes.results, limit)
     baseline = wishes.baseline
     if baseline is None:
-        tell("without faults:")
+        announce("without faults:")
         with _cluster(shape, wishes) as cluster:
             _possible(wishes, cluster.isolation)  # before the job is run for nothing
-            baseline, _ = _run(cluster, order, tell)
-        tell(f"  {baseline.phase} after {baseline.seconds:.1f} s")
+            baseline, _ = _run(cluster, order, announce)
+        announce(f"  {baseline.phase} after {baseline.seconds:.1f} s")
         if baseline.phase != SUCCEEDED:
             raise CommandError(
                 f"the job does not succeed without faults ({baseline.phase}): {baseline.message}"
@@ -79,7 +79,7 @@ def compared(
     with _cluster(shape, wishes) as cluster:
         faults, notes = _possible(wishes, cluster.isolation)
         notes += left_alone
-        tell(f"with a fault every {every:.3g} s (seed {wishes.seed}):")
+        announce(f"with a fault every {every:.3g} s (seed {wishes.seed}):")
         hard = replace(
             order,
             limit=wishes.limit or _LIMIT_SECONDS + _LIMIT_TIMES * baseline.seconds,
@@ -87,8 +87,8 @@ def compared(
             lengths=Lengths(wishes.lasting or every / 4, wishes.patience),
             most=wishes.most,
         )
-        result, trial = _run(cluster, hard, tell)
-    tell(f"  {result.phase} after {result.seconds:.1f} s")
+        result, trial = _run(cluster, hard, announce)
+    announce(f"  {result.phase} after {result.seconds:.1f} s")
     if not trial.struck:
         notes.append(f"no fault came in {result.seconds:.0f} s: choose a shorter --every")
     names = [str(fault) for fault in faults]
@@ -132,9 +132,9 @@ def _possible(wishes: Wishes, isolation: str) -> tuple[list[Fault], list[str]]:
 
 
 def _run(
-    cluster: BrokenCluster, order: Order, tell: Callable[[str], None]
+    cluster: BrokenCluster, order: Order, announce: Callable[[str], None]
 ) -> tuple[ChaosResult, Trial]:
-    trial = Trial(cluster, order, tell)
+    trial = Trial(cluster, order, announce)
     try:
         return asyncio.run(trial.run()), trial
     except BaseExceptionGroup as errors:

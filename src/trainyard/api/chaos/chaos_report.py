@@ -49,9 +49,9 @@ class ChaosResult:
     """As reported last."""
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> ChaosResult:
+    def read(cls, fields: Mapping[str, Any]) -> ChaosResult:
         """From the `baseline` of a report in JSON; raises TypeError."""
-        return cls(**told)
+        return cls(**fields)
 
     @property
     def share(self) -> float | None:
@@ -97,12 +97,12 @@ class Report:
     def other_metrics(self) -> list[str]:
         """What was reported last and differs; floating point sums may differ by themselves."""
         before, after = self.baseline, self.under_faults
-        told: list[tuple[str, Any, Any]] = [("step", before.step, after.step)]
+        values: list[tuple[str, Any, Any]] = [("step", before.step, after.step)]
         names = sorted({*before.metrics, *after.metrics})
-        told += [(name, before.metrics.get(name), after.metrics.get(name)) for name in names]
-        return [f"{name} {new} (was {old})" for name, old, new in told if old != new]
+        values += [(name, before.metrics.get(name), after.metrics.get(name)) for name in names]
+        return [f"{name} {new} (was {old})" for name, old, new in values if old != new]
 
-    def told(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Any]:
         """As JSON."""
         return {
             **asdict(self),

@@ -37,7 +37,7 @@ _SETTLE_SECONDS = (1.0, 10.0)
 _NOT_WHOLE = ("creating", "pending", "failed", "unknown")
 _MOST_SEEN = 200
 """Letters of what is told of an event."""
-Tell = Callable[[str], None]
+Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class Order:
 class Trial:
     """One run on a cluster that is up."""
 
-    def __init__(self, cluster: BrokenCluster, order: Order, tell: Tell) -> None:
-        self._cluster, self._order, self._tell = cluster, order, tell
+    def __init__(self, cluster: BrokenCluster, order: Order, announce: Announce) -> None:
+        self._cluster, self._order, self._announce = cluster, order, announce
         self._strikes = Strikes(cluster, order.lengths, self._running)
         self.struck: list[Struck] = []
         self._job: Job | None = None
         self._pods: list[PodView] = []
         self._known: dict[str, int] = {}
-        self._submitted = self._heard = self._whole_since = time.monotonic()
+        self._submitted = self._last_event_at = self._whole_since = time.monotonic()
         self._is_whole, self._is_torn = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> ChaosResult:
@@ -104,10 +104,10 @@ class Trial:
         except NotFound as error:
             raise CommandError(f"{self._job} was deleted meanwhile") from error
         except (Unreachable, ServerError, TooManyRequests, TimeoutError) as error:
-            if time.monotonic() - self._heard > _DEAF_SECONDS:
+            if time.monotonic() - self._last_event_at > _DEAF_SECONDS:
                 raise CommandError(f"the cluster does not answer any more: {error}") from error
             return
-        self._heard = time.monotonic()
+        self._last_event_at = time.monotonic()
         self._note(events)
         self._note_wholeness()
 
@@ -125,7 +125,7 @@ class Trial:
                 text = f"{event.get('reason')}: {line}"
                 if text not in self.struck[-1].seen:
                     self.struck[-1].seen.append(text)
-                    self._tell(f"  {text}")
+                    self._announce(f"  {text}")
 
     def _note_wholeness(self) -> None:
         """Whether all replicas run; how long they did not."""
@@ -181,13 +181,13 @@ class Trial:
                 self.struck.remove(struck)
                 await asyncio.sleep(_WAIT_SECONDS)
             else:
-                self._tell(f"  at {struck.at:.1f} s: {struck.fault} {struck.target}")
+                self._announce(f"  at {struck.at:.1f} s: {struck.fault} {struck.target}")
                 return
 
     # -- what came of it
 
     def _result(self, job: Job) -> ChaosResult:
-        told = job.progress
+        progress = job.progress
         is_over = job.is_over
         return ChaosResult(
             phase=job.phase,
@@ -196,8 +196,8 @@ class Trial:
             message=job.failure if is_over else f"given up after {self._order.limit:.0f} s",
             goodput=dict(seconds_by_part(job.status)),
             files=digests((name, self._path(name, job)) for name in self._order.results),
-            step=told.get("step"),
-            metrics={each["name"]: each["value"] for each in told.get("metrics") or ()},
+            step=progress.get("step"),
+            metrics={each["name"]: each["value"] for each in progress.get("metrics") or ()},
         )
 
     def _path(self, name: str, job: Job) -> Path:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainyard.api.interpreter_check import Ground
+from trainyard.api.interpreter_check import Interpreter
 from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
 from trainyard.api.scripts import python_source
 from trainyard.api.scripts.python_source import Source
@@ -65,10 +65,10 @@ class Draft:
         """Whether it is to see no rank, as when it is started by hand."""
         self.launcher, self.why = self._launcher()
         self.image = self._image()
-        self.ground: Ground | None = None
+        self.interpreter: Interpreter | None = None
         if not on_cluster:
             modules = self._needed() if script.is_checked else ()
-            self.ground = Ground(
+            self.interpreter = Interpreter(
                 options,
                 self.image,
                 modules=modules,
@@ -180,12 +180,12 @@ class Draft:
         )
 
     def require(self) -> None:
-        """Raise GroundError where what the script imports is not installed."""
-        if self.ground is None:
+        """Raise InterpreterError where what the script imports is not installed."""
+        if self.interpreter is None:
             return
-        self.ground.facts()
+        self.interpreter.facts()
         if self.script.is_checked and self.found.form != "program":
-            self.ground.require(self.found.target, *self._instead)
+            self.interpreter.require(self.found.target, *self._instead)
 
     # What it becomes.
 
@@ -203,7 +203,7 @@ class Draft:
         gpus = self._gpus(replicas) if shape.gpus is None else shape.gpus
         is_parallel = self.launcher not in ("plain", "none")
         processes = shape.processes or (max(gpus, 1) if is_parallel else 1)
-        name = self.ground.interpreter_name if self.ground else "python"
+        name = self.interpreter.interpreter_name if self.interpreter else "python"
         return Script(
             name=shape.name or self._name(),
             form=self.found.form,

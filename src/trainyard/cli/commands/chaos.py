@@ -149,7 +149,7 @@ def command(
     found = read_jobs(file, None, is_local=True)
     report = compared(found, options, wishes, lambda text: click.echo(text, err=True))
     if output:
-        click.echo(json.dumps(report.told(), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(report.content(), indent=2, ensure_ascii=False))
     else:
         _print(report)
     return 1 if report.differences else 0

@@ -144,14 +144,14 @@ def _counted(number: int, what: str) -> str:
 
 def _python(cluster: RunningCluster | None) -> Python:
     """The interpreter of replicas that are submitted from here, with its version and torch."""
-    from trainyard.api.interpreter_check import Ground
+    from trainyard.api.interpreter_check import Interpreter
     from trainyard.composition.cluster_shape import ClusterShape
     from trainyard.composition.doctor_runs import Python
 
-    ground = Ground(ClusterShape(), "", cluster_python=cluster.python if cluster else "")
-    facts, path = ground.facts(), ground.environment.get("PATH", "")
+    interpreter = Interpreter(ClusterShape(), "", cluster_python=cluster.python if cluster else "")
+    facts, path = interpreter.facts(), interpreter.environment.get("PATH", "")
     if facts is None:
-        return Python(ground.python or "", path=path)
+        return Python(interpreter.python or "", path=path)
     return Python(facts.executable, facts.version, facts.torch, facts.cuda, path, facts.foreign)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trainyard.api.interpreter_check import GroundError
+from trainyard.api.interpreter_check import InterpreterError
 from trainyard.api.scripts.script_drafts import Draft
 from trainyard.api.scripts.script_files import propose
 from trainyard.api.scripts.script_shape import ScriptShape
@@ -34,7 +34,7 @@ def command(
     draft = Draft(words, script, options, on_cluster=on_cluster)
     try:
         draft.require()
-    except GroundError as missing:
+    except InterpreterError as missing:
         click.echo(f"warning: {missing}", err=True)
     for line in filter(
         None, (misplaced_note(draft), draft.launch_note(), draft.single_process_note())

@@ -19,7 +19,7 @@ from trainyard.schema import yaml_parser
 
 if TYPE_CHECKING:
     from trainyard.api.async_client import AsyncClient
-    from trainyard.api.job_following import Said
+    from trainyard.api.job_following import SubmissionContext
     from trainyard.manifest.reader import ReadResult
 
 
@@ -77,7 +77,7 @@ def parse_set(text: str) -> tuple[str, Any]:
 
 
 async def _submit(client: AsyncClient, again: Repetition) -> None:
-    provenance = replace(again.said("submit"), tell=lambda text: click.echo(text, err=True))
+    provenance = replace(again.context("submit"), note=lambda text: click.echo(text, err=True))
     for job in await client.submit_again(again, provenance):
         click.echo(f"{job} created")
 
@@ -95,8 +95,8 @@ class _RecordedSource:
         past = self.again.past
         return [f"as {past.record_name or past.job}, isolation {isolation}"]
 
-    def provenance(self, note: Callable[[str], None]) -> Said:
-        return replace(self.again.said("run"), tell=note)
+    def provenance(self, note: Callable[[str], None]) -> SubmissionContext:
+        return replace(self.again.context("run"), note=note)
 
     @property
     def options(self) -> ClusterShape:
