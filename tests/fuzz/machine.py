@@ -64,6 +64,8 @@ class Reader:
         except httptools.HttpParserUpgrade:
             self.whole = True
         except httptools.HttpParserError as error:
+            if self.whole:
+                return  # the parser knows no answer without a body, and took the next one for it
             self.broken = f"the answer is not HTTP: {error}: {data[:200]!r}"
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -22,3 +22,12 @@ async def test_every_request_is_answered_and_none_with_a_500(api_seeds: Sequence
             )
     assert statuses.get(201, 0) > len(api_seeds), "hardly anything is valid any more"
     assert statuses.get(422, 0) > len(api_seeds), "hardly anything is invalid any more"
+
+
+def test_what_follows_an_answer_without_a_body_is_not_judged_with_it() -> None:
+    """A request with two heads, of which the first asks for no body."""
+    head = b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 9\r\n\r\n"
+    refused = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}"
+    reader = machine.Reader(without_body=True)
+    reader.feed(head + refused)
+    assert (reader.status, reader.broken) == (405, "")
