@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -139,7 +140,8 @@ class HostCommand:
     async def write(self, data: bytes) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(data)
-        await self._process.stdin.drain()
+        with contextlib.suppress(ConnectionError):  # it has ended, as one may write to a pipe
+            await self._process.stdin.drain()
 
     async def close_stdin(self) -> None:
         if self._process.stdin is not None:
