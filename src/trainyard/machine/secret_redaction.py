@@ -38,19 +38,19 @@ _ABOUT = _set("FILE PATH DIR FOLDER TYPE MODE METHOD NAME COUNT LENGTH SIZE COLU
 """How a name ends that says where a secret is, or what of it: ``--token-file``."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _URL_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]+@")
-_NAME = r"(?P<name>[A-Za-z_][\w.-]*)"
+_NAME = r"(?P<name>[A-Za-z_][\w.-]{0,200})"
 _PAIR = re.compile(rf"(?P<before>[-+~]*){_NAME}=(?P<value>.*)\Z", re.DOTALL)
 _FLAG = re.compile(rf"--?{_NAME}\Z")
 _QUOTED = r"'[^']*'|\"(?:[^\"\\]|\\.)*\""
 _WITHIN = re.compile(
-    rf"""(?P<before>(?:(?<![\w.-])--?)?(?<![\w.])\\?["']?{_NAME}\\?["']?
-    (?P<sign>\s*=\s*|\s*:\s*|(?<=[\w-])[ ]))
-    (?P<value>(?:(?:Bearer|Basic|Token|Digest)\s+)?(?:{_QUOTED}|\\"[^"\\]*\\"|[^\s"',;&|}})\]]+))""",
+    rf"""(?:(?<![\w.-])--?)?(?<![\w.])(?<!\w-){_NAME}\\?["']?
+    (?:\s*[=:]\s*|(?P<space>(?<=[\w-])[ ]+))
+    (?P<value>(?:(?:Bearer|Basic|Token|Digest)\s+)?
+    (?:{_QUOTED}|\\"[^"\\]*\\"|[^\s"',;&|(){{}}\]]+))""",
     re.VERBOSE | re.IGNORECASE,
 )
 """A name and its value within a text: a line for a shell, JSON, a header, an address' query, a
 string that says how to connect."""
-_QUERY = re.compile(rf"(?P<before>[?&]{_NAME}(?P<sign>=))(?P<value>[^&#\s\"']+)")
 _SCHEME = re.compile(r"(?P<before>\b(?:Bearer|Basic)\s+)(?P<value>[\w.~+/=-]{8,})", re.IGNORECASE)
 _NO_SECRET = re.compile(
     r"[-+\d.eE_]*|true|false|none|null|auto|<[^>]*>|\[[A-Za-z_]+\]"
@@ -102,8 +102,13 @@ def without_credentials(text: str) -> str:
 def without_secrets(text: str) -> str:
     """Replace what looks like a secret in a text by ``***``: a line for a shell, a string that
     says how to connect, an address, a header, JSON."""
-    text = _QUERY.sub(_hidden_value, without_credentials(text))
-    text = _WITHIN.sub(_hidden_value, text)
+    text, start = without_credentials(text), 0
+    while (found := _WITHIN.search(text, start)) is not None:
+        # What is shown may hold the next name: ``export A=b``, ``https://host?a=b``.
+        start, shown = found.start("value"), _shown(found)
+        if shown != found["value"]:
+            text = f"{text[:start]}{shown}{text[found.end() :]}"
+            start += len(shown)
     return _TOKEN.sub(REDACTED, _SCHEME.sub(rf"\g<before>{REDACTED}", text))
 
 
@@ -138,12 +143,12 @@ def _is_secret_word(word: str) -> bool:
     return word in _SECRET_WORDS or _ENDINGS.search(word) is not None
 
 
-def _hidden_value(found: re.Match[str]) -> str:
-    name, value = found["name"], found["value"]
-    if found["sign"] == " " and not re.match(r"--?\w", found["before"]):
-        return found[0]
+def _shown(found: re.Match[str]) -> str:
+    """What may be shown of a value within a text."""
+    value = found["value"]
+    is_option = found[0].startswith("-") and not value.startswith("-")
     bare = value.strip("\\\"'")
-    if may_be_recorded(name, bare):
-        return found[0]
-    quote = value[: value.index(bare)] if bare and value[0] in "\\\"'" else ""
-    return f"{found['before']}{quote}{REDACTED}{quote}"
+    if (found["space"] and not is_option) or may_be_recorded(found["name"], bare):
+        return value
+    quote = value[: value.index(bare)] if value[0] in "\\\"'" else ""
+    return f"{quote}{REDACTED}{quote}"

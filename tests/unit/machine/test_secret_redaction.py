@@ -22,6 +22,8 @@ _COMMANDS = [
     [f"https://host/data?access_token={_HIDDEN}&x=1"],
     [f"https://bucket/x?X-Amz-Signature={_HIDDEN}&X-Amz-Date=20260101"],
     ["bash", "-c", f"PGPASSWORD={_HIDDEN} psql -h db && python t.py"],
+    ["bash", "-c", f"export PGPASSWORD={_HIDDEN}; python t.py"],
+    ["bash", "-c", f"env LR=1 HF_TOKEN='{_HIDDEN}' python t.py"],
     ["bash", "-c", f"python t.py --token {_HIDDEN} --lr 1"],
     ["curl", "-H", f"Cookie: session={_HIDDEN}"],
     [f"--db=Server=x;User=me;Password={_HIDDEN};Port=1"],
@@ -103,6 +105,11 @@ def test_a_secret_within_a_variable_is_hidden() -> None:
     shown = redact_value("CONN", f"Server=x;Password={_HIDDEN};Port=1")
     assert shown == "Server=x;Password=***;Port=1"
     assert redact_value("PWD", "/home/me") == "/home/me"
+
+
+def test_code_in_a_command_stays_as_it_is() -> None:
+    code = 'tokens = 3; key = find(x); d = {"key": 1}; t = AutoTokenizer.from_pretrained("x")'
+    assert redact_words(["python", "-c", code]) == ["python", "-c", code]
 
 
 @pytest.mark.parametrize("line", _HARMLESS, ids=lambda line: line[:30])
