@@ -30,7 +30,7 @@ class Feature(NamedTuple):
     """Files that name it, and work without it."""
 
 
-_SHOWN_TEXTS = "embedded/apiserver/requests/program_output.py"
+_SHOWN_TEXTS = "composition/kinds_extension.py"
 """Lists paths of a status; one that no object has does nothing."""
 _FEATURES = (
     Feature(

@@ -47,6 +47,67 @@ _ALTERNATIVES = {
     ),
 }
 
+_REFERENCE = ("apiVersion", "kind", "name", "namespace", "uid")
+_SHOWN_STATUS_TEXTS = frozenset(
+    [
+        "state",
+        "selector",
+        "specHash",
+        "action",
+        "type",
+        "url",
+        "allocated.*",
+        "tasks.type",
+        "tasks.replicas.name",
+        "tasks.replicas.uid",
+        "tasks.replicas.phase",
+        "tasks.replicas.reason",
+        "tasks.replicas.containers.name",
+        "tasks.replicas.containers.role",
+        "tasks.replicas.containers.state",
+        "tasks.replicas.containers.reason",
+        "attempts.replica",
+        "attempts.reason",
+        "goodput.state",
+        "progress.replica",
+        "progress.source",
+        "stragglers.replica",
+        "nodeCheck.state",
+        "nodeCheck.badNodes.replica",
+        "nodeCheck.badNodes.node",
+        "nodeCheck.avoided",
+        "tensorboard.name",
+        "tensorboard.reason",
+        "tensorboard.action",
+        "tensorboard.type",
+        "tensorboard.url",
+        "pod.phase",
+        *(f"tensorboard.dependent.{each}" for each in _REFERENCE),
+        *(f"pod.reference.{each}" for each in _REFERENCE),
+    ]
+)
+_OWN_MESSAGE_REASONS = frozenset(
+    [
+        "NotFinished",
+        "Paused",
+        "Resumed",
+        "NameConflict",
+        "NoGangScheduler",
+        "WaitsForAdmission",
+        "Evicted",
+        "FlavorUnknown",
+        "Finished",
+        "Stopped",
+        "NewReplica",
+        "Start",
+        "Running",
+        "Scaled",
+        "Admitted",
+        "SpecDrift",
+        "SuccessfulCreate",
+    ]
+)
+
 
 @cache
 def _load_kinds() -> Sequence[CustomKind]:
@@ -121,6 +182,8 @@ EXTENSION = Extension(
     owner_label=labels.JOB_UID,
     scheduler_names=(labels.T9K_SCHEDULER_NAME,),
     internal_mount_paths=(CHANNEL_PATH,),
+    shown_status_texts=_SHOWN_STATUS_TEXTS,
+    own_message_reasons=_OWN_MESSAGE_REASONS,
     alternatives=_ALTERNATIVES,
 )
 """Every kind that is installed."""

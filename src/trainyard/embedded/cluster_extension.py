@@ -130,6 +130,11 @@ class Extension:
     internal_mount_paths: tuple[str, ...] = ()
     """Mount paths in pods that users did not ask for. Where nothing can be mounted, the warning
     about volumes leaves them out."""
+    shown_status_texts: frozenset[str] = frozenset()
+    """Texts of its kinds' statuses in which no program has a say, by path (`tasks.type`; `*` is any
+    key of a map). Others are shown to those alone who may read logs."""
+    own_message_reasons: frozenset[str] = frozenset()
+    """Reasons of conditions and events whose messages quote no program."""
     alternatives: Mapping[str, str] = field(default_factory=dict)
     """By full name of a resource that the cluster does not act on (`jobs.batch`): what to do
     instead, where that is better than what the cluster itself would say."""

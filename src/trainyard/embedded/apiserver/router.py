@@ -23,6 +23,7 @@ from trainyard.embedded.apiserver.discovery import api_discovery
 from trainyard.embedded.apiserver.http.http_messages import Answer, Request, Response
 from trainyard.embedded.apiserver.pod_access.pod_subresources import PodSubresources
 from trainyard.embedded.apiserver.requests import request_limits, response_encoding
+from trainyard.embedded.apiserver.requests.program_output import OutputFilter
 from trainyard.embedded.apiserver.requests.representation import negotiate_representation
 from trainyard.embedded.apiserver.requests.request_target import PROXY, Target, parse
 from trainyard.embedded.apiserver.requests.resource_verbs import Verbs
@@ -61,7 +62,8 @@ class Router:
         self._runtime = runtime
         self._authorizer = Authorizer(registry)
         self._supervisor = supervisor if supervisor is not None else Supervisor()
-        self._verbs = verbs = Verbs(registry, self._authorizer, allowed)
+        output_filter = OutputFilter(registry.resources.extension)
+        self._verbs = verbs = Verbs(registry, self._authorizer, output_filter, allowed)
         self.kubeconfigs: KubeconfigEndpoint | None = None
         """Set once a port is open for those who have one."""
         self.holder: TokenHolder = lambda token: None

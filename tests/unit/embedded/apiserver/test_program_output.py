@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
-from trainyard.embedded.apiserver.requests.program_output import HIDDEN, without_program_output
+from trainyard.composition.kinds_extension import EXTENSION
+from trainyard.embedded.apiserver.requests.program_output import HIDDEN, OutputFilter
+from trainyard.embedded.cluster_extension import NO_EXTENSION
 
 JOBS, PODS = "pytorchtrainingjobs.batch.tensorstack.dev", "pods"
+_FILTER = OutputFilter(EXTENSION)
 WORDS = "what the program wrote"
 
 
 def _status(resource: str, status: dict[str, Any]) -> Any:
     obj = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"x": WORDS}, "status": status}
-    shown = without_program_output(resource, obj)
+    shown = _FILTER.hide(resource, obj)
     assert shown["spec"] == {"x": WORDS}
     return shown["status"]
 
@@ -69,14 +72,21 @@ def test_the_facts_are_shown() -> None:
 
 def test_messages_of_events_are_shown_by_their_reason() -> None:
     event = {"metadata": {"name": "e"}, "reason": "ReplicaFailure", "message": WORDS}
-    assert without_program_output("events", event)["message"] == HIDDEN
+    assert _FILTER.hide("events", event)["message"] == HIDDEN
     started = event | {"reason": "Started"}
-    assert without_program_output("events", started) == started
+    assert _FILTER.hide("events", started) == started
 
 
 def test_config_maps_that_the_controller_made_are_closed_and_others_open() -> None:
     """It keeps the stacks of what hung in one."""
     mine: dict[str, Any] = {"metadata": {"name": "c"}, "data": {"a": WORDS}}
-    assert without_program_output("configmaps", mine) == mine
+    assert _FILTER.hide("configmaps", mine) == mine
     made = mine | {"metadata": {"name": "c", "ownerReferences": [{"controller": True}]}}
-    assert without_program_output("configmaps", made)["data"] == {"a": HIDDEN}
+    assert _FILTER.hide("configmaps", made)["data"] == {"a": HIDDEN}
+
+
+def test_a_cluster_that_knows_no_kind_shows_none_of_their_texts() -> None:
+    job = {"metadata": {"name": "a"}, "status": {"phase": "Failed", "attempts": [{"reason": "x"}]}}
+    hidden = OutputFilter(NO_EXTENSION).hide(JOBS, job)["status"]
+    assert hidden == {"phase": "Failed", "attempts": [{"reason": HIDDEN}]}
+    assert _FILTER.hide(JOBS, job) == job

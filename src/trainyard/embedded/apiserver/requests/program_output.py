@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from trainyard.embedded.cluster_extension import Extension
 from trainyard.embedded.resources.resource import Object
+from trainyard.kube import embedded_contract
 from trainyard.kube.resources import CONFIG_MAPS, EVENTS
 
 HIDDEN = "(for those who may read the logs here)"
@@ -28,17 +30,10 @@ _IN_CONTAINERS = [
     "lastState.terminated.reason",
     "lastState.terminated.containerID",
 ]
-_REFERENCE = ["apiVersion", "kind", "name", "namespace", "uid"]
 _SHOWN = frozenset(
     [
         "phase",
         "reason",
-        "state",
-        "selector",
-        "specHash",
-        "action",
-        "type",
-        "url",
         "conditions.type",
         "conditions.status",
         "conditions.reason",
@@ -50,109 +45,69 @@ _SHOWN = frozenset(
         "nominatedNodeName",
         "accessModes",
         "capacity.*",
-        "allocated.*",
         "allocatedResources.*",
-        "tasks.type",
-        "tasks.replicas.name",
-        "tasks.replicas.uid",
-        "tasks.replicas.phase",
-        "tasks.replicas.reason",
-        "tasks.replicas.containers.name",
-        "tasks.replicas.containers.role",
-        "tasks.replicas.containers.state",
-        "tasks.replicas.containers.reason",
-        "attempts.replica",
-        "attempts.reason",
-        "goodput.state",
-        "progress.replica",
-        "progress.source",
-        "stragglers.replica",
-        "nodeCheck.state",
-        "nodeCheck.badNodes.replica",
-        "nodeCheck.badNodes.node",
-        "nodeCheck.avoided",
-        "tensorboard.name",
-        "tensorboard.reason",
-        "tensorboard.action",
-        "tensorboard.type",
-        "tensorboard.url",
-        "pod.phase",
-    ]
-) | {
-    f"{place}.{field}"
-    for place, fields in (
-        ("containerStatuses", _IN_CONTAINERS),
-        ("initContainerStatuses", _IN_CONTAINERS),
-        ("ephemeralContainerStatuses", _IN_CONTAINERS),
-        ("tensorboard.dependent", _REFERENCE),
-        ("pod.reference", _REFERENCE),
-    )
-    for field in fields
-}
-"""Texts of a status that no program has a say in, by path; `*` is any key of a map."""
-_REASONS_OF_OURS = frozenset(
-    [
-        "NotFinished",
-        "Paused",
-        "Resumed",
-        "Unschedulable",
-        "NameConflict",
-        "NoGangScheduler",
-        "WaitsForAdmission",
-        "Evicted",
-        "FlavorUnknown",
-        "Finished",
-        "DeadlineExceeded",
-        "QueueMaxDuration",
-        "ContainersNotReady",
-        "PodCompleted",
-        "Stopped",
-        "Created",
-        "NewReplica",
-        "Start",
-        "Running",
-        "Scaled",
-        "Admitted",
-        "SpecDrift",
-        "Scheduled",
-        "FailedScheduling",
-        "Started",
-        "SuccessfulCreate",
-        "Pulled",
+        *(f"containerStatuses.{field}" for field in _IN_CONTAINERS),
+        *(f"initContainerStatuses.{field}" for field in _IN_CONTAINERS),
+        *(f"ephemeralContainerStatuses.{field}" for field in _IN_CONTAINERS),
     ]
 )
-"""Reasons of conditions and events whose messages are the cluster's and the controller's alone."""
+"""Texts of a status that no program has a say in, by path; `*` is any key of a map."""
+_OWN_REASONS = frozenset(
+    [
+        "Unschedulable",
+        "ContainersNotReady",
+        "PodCompleted",
+        "DeadlineExceeded",
+        "Scheduled",
+        "FailedScheduling",
+        "Created",
+        "Started",
+        "Pulled",
+        embedded_contract.QUEUE_MAX_DURATION,
+    ]
+)
+"""Reasons of conditions and events whose messages are the cluster's alone."""
 
 
-def without_program_output(resource: str, obj: Object) -> Object:
-    """A copy of an object of the resource (its full name) with what programs wrote hidden."""
-    if resource == EVENTS.full_name:
-        return _with_message(obj, obj)
-    if resource == CONFIG_MAPS.full_name:
-        owners = obj["metadata"].get("ownerReferences") or ()
-        if not any(owner.get("controller") for owner in owners):
-            return obj
-        shown = {key: value for key, value in obj.items() if key != "binaryData"}
-        return shown | {"data": dict.fromkeys(obj.get("data") or (), HIDDEN)}
-    status = obj.get("status")
-    return {**obj, "status": _shown(status, "")} if isinstance(status, Mapping) else obj
+class OutputFilter:
+    """Hides texts of objects; the composer of the cluster adds what its kinds may show."""
 
+    def __init__(self, extension: Extension) -> None:
+        self._shown = _SHOWN | extension.shown_status_texts
+        self._reasons = _OWN_REASONS | extension.own_message_reasons
 
-def _shown(value: Any, path: str) -> Any:
-    """A value of a status at this path; of lists the path is that of their items."""
-    if isinstance(value, Mapping):
-        shown = {key: _shown(each, f"{path}.{key}" if path else key) for key, each in value.items()}
-        return _with_message(shown, value) if path == "conditions" else shown
-    if isinstance(value, list):
-        return [_shown(each, path) for each in value]
-    if not isinstance(value, str) or not value or _TIME.match(value):
-        return value
-    is_shown = path in _SHOWN or f"{path.rpartition('.')[0]}.*" in _SHOWN
-    return value if is_shown else HIDDEN
+    def hide(self, resource: str, obj: Object) -> Object:
+        """A copy of an object of the resource (its full name) with what programs wrote hidden."""
+        if resource == EVENTS.full_name:
+            return self._with_message(obj, obj)
+        if resource == CONFIG_MAPS.full_name:
+            owners = obj["metadata"].get("ownerReferences") or ()
+            if not any(owner.get("controller") for owner in owners):
+                return obj
+            shown = {key: value for key, value in obj.items() if key != "binaryData"}
+            return shown | {"data": dict.fromkeys(obj.get("data") or (), HIDDEN)}
+        status = obj.get("status")
+        return (
+            {**obj, "status": self._shown_part(status, "")} if isinstance(status, Mapping) else obj
+        )
 
+    def _shown_part(self, value: Any, path: str) -> Any:
+        """A value of a status at this path; of lists the path is that of their items."""
+        if isinstance(value, Mapping):
+            shown = {
+                key: self._shown_part(each, f"{path}.{key}" if path else key)
+                for key, each in value.items()
+            }
+            return self._with_message(shown, value) if path == "conditions" else shown
+        if isinstance(value, list):
+            return [self._shown_part(each, path) for each in value]
+        if not isinstance(value, str) or not value or _TIME.match(value):
+            return value
+        is_shown = path in self._shown or f"{path.rpartition('.')[0]}.*" in self._shown
+        return value if is_shown else HIDDEN
 
-def _with_message(shown: Object, of: Mapping[str, Any]) -> Object:
-    """The message of a condition or an event is shown if its reason says that it is ours."""
-    if not of.get("message"):
-        return shown
-    return shown | {"message": of["message"] if of.get("reason") in _REASONS_OF_OURS else HIDDEN}
+    def _with_message(self, shown: Object, of: Mapping[str, Any]) -> Object:
+        """The message of a condition or an event is shown if its reason says whose it is."""
+        if not of.get("message"):
+            return shown
+        return shown | {"message": of["message"] if of.get("reason") in self._reasons else HIDDEN}

@@ -23,7 +23,7 @@ from trainyard.embedded.apiserver.requests import (
     write_options,
 )
 from trainyard.embedded.apiserver.requests.object_admission import FieldValidation
-from trainyard.embedded.apiserver.requests.program_output import without_program_output
+from trainyard.embedded.apiserver.requests.program_output import OutputFilter
 from trainyard.embedded.apiserver.requests.representation import negotiate_representation
 from trainyard.embedded.apiserver.requests.request_target import Target
 from trainyard.embedded.apiserver.requests.watch_stream import Watch
@@ -51,6 +51,7 @@ class Verbs:
 
     registry: Registry
     authorizer: Authorizer
+    output_filter: OutputFilter
     allowed: AllowList = NOBODY_ELSE
     """Who besides its owner uses the cluster."""
 
@@ -364,7 +365,7 @@ class Verbs:
         def hide(obj: Object) -> Object:
             if self.authorizer.may_read_logs(identity, obj["metadata"]["namespace"]):
                 return obj
-            return without_program_output(target.storage, obj)
+            return self.output_filter.hide(target.storage, obj)
 
         return hide
 
