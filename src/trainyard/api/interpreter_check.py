@@ -1,5 +1,6 @@
-"""What a run stands on: which Python, which torch, which devices, and whether its script's imports
-are there. Asked of the very interpreter that the replicas will have, while trainyard starts up.
+"""Which Python, torch and devices a run has, and whether its script's imports are there.
+
+Asked of the very interpreter that the replicas will have, while trainyard starts up.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ print(json.dumps(answer))
 
 
 class InterpreterError(TrainyardError):
-    """A run has nothing to stand on; the text says what is missing and where."""
+    """The replicas' Python is not there, or lacks a module; the text says which and where."""
 
 
 @dataclass(frozen=True, slots=True)
