@@ -98,6 +98,24 @@ def test_a_record_of_a_wrong_type_is_named_and_stands_in_no_ones_way(tmp_path: P
         trainyard.run("down")
 
 
+@pytest.mark.parametrize("name", ["shim.sock", "cluster.json", "cluster.log", "pods", "runs"])
+def test_a_folder_for_a_file_and_a_file_for_a_folder_are_named(tmp_path: Path, name: str) -> None:
+    trainyard = CommandLine(tmp_path)
+    path = trainyard.state / name
+    path.mkdir(parents=True, mode=0o700) if "." in name else trainyard.state.mkdir(mode=0o700)
+    path.is_dir() or path.touch()
+    said = f"{path} is a f"
+    file = trainyard.manifest("job.yaml", JOB)
+    assert said in trainyard.run("up", code=1)
+    assert said in trainyard.run("run", "-f", file, code=1)
+    assert said in str(problems(trainyard, 1))
+    assert "no cluster is up" in trainyard.run("down", code=1)
+    for command in (["status"], ["list"], ["submit", "-f", file]):
+        trainyard.run(*command, code=None)
+    path.rmdir() if path.is_dir() else path.unlink()
+    trainyard.run("run", "-f", file)
+
+
 @pytest.mark.parametrize("command", ["run", "up"])
 @pytest.mark.parametrize("files", [20, 64])
 def test_a_limit_of_open_files_that_is_too_low_is_named_with_its_remedy(

@@ -28,7 +28,8 @@ def end_cluster(paths: Paths) -> bool:
         end_process(found.pid)
     # A cluster that was killed leaves its replicas to the shim.
     had_pod_runtime = _end_pod_runtime(paths)
-    paths.record.unlink(missing_ok=True)
+    with suppress(IsADirectoryError):
+        paths.record.unlink(missing_ok=True)
     return found is not None or had_pod_runtime or _end_lost_pod_runtime(paths)
 
 
@@ -66,5 +67,6 @@ def _end_pod_runtime(paths: Paths) -> bool:
         with suppress(PodRuntimeGone):  # the cluster may have ended it already
             pod_runtime.ready()
         pod_runtime.kill()
-    socket_path.unlink(missing_ok=True)
+    with suppress(IsADirectoryError):
+        socket_path.unlink(missing_ok=True)
     return pod_runtime is not None

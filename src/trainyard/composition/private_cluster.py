@@ -47,6 +47,7 @@ def private_host(shape: ClusterShape) -> Iterator[PrivateHost]:
     """
     rlimits.check_rlimits()
     state = Paths(state_folder())
+    state.check_kinds()
     state.check_formats()
     paths = Paths(state.runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     paths.prepare()

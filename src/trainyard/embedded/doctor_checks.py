@@ -16,7 +16,7 @@ from trainyard.embedded.service_supervisor import SERVICE
 from trainyard.embedded.storage.row_writes import StorageError
 from trainyard.embedded.storage.store import stored_rows
 from trainyard.machine.ownership import NotOurs, check_folder
-from trainyard.machine.state_folder import record_problem, why_cluster_is_down
+from trainyard.machine.state_folder import StateError, record_problem, why_cluster_is_down
 
 
 def _state_folder(context: DoctorContext) -> Iterator[DoctorFinding]:
@@ -40,7 +40,8 @@ def _state_folder(context: DoctorContext) -> Iterator[DoctorFinding]:
         return
     try:
         check_folder(folder, owner=True)
-    except NotOurs as error:
+        context.paths.check_kinds()
+    except (NotOurs, StateError) as error:
         yield DoctorFinding("state folder", "problem", str(error), elsewhere)
         return
     if os.access(folder, os.W_OK | os.X_OK):

@@ -40,6 +40,13 @@ _RECORD_FIELDS: dict[str, tuple[type, ...]] = {
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text"}
 
 
+_FOLDERS = ("certificates", "memory", "pods", "root", "runs", "submissions", "volumes")
+_FILES = (
+    *("api.sock", "channel.json", "cluster.json", "cluster.log", "kubeconfig", "lock", "shim.log"),
+    *("shim.sock", "state.db", "state.db-wal", "token", "tokens.json"),
+)
+"""What clusters make in their state folder, sockets among the files."""
+
 FILE_FORMAT = 1
 """Of the JSON files that outlive a cluster, in their field `format`; 1 where there is none. Within
 a format, fields are only added, and those that are not known are ignored."""
@@ -121,6 +128,19 @@ class Paths:
     runs = _File("runs")
     """Folders of the clusters that `trainyard run` starts for itself (decision 67)."""
 
+    def check_kinds(self) -> None:
+        """Raise StateError where a folder has the name of a file, or a file that of a folder."""
+        for names, has_wrong_kind, found, wanted in (
+            (_FOLDERS, os.path.isfile, "a file", "folder"),
+            (_FILES, os.path.isdir, "a folder", "file"),
+        ):
+            for path in (self.folder / name for name in names):
+                if has_wrong_kind(path):
+                    raise StateError(
+                        f"{path} is {found}, and a cluster has a {wanted} of that name: "
+                        "move it away, or set TRAINYARD_STATE_DIR to another folder"
+                    )
+
     def check_formats(self) -> None:
         """Raise StateError where a newer trainyard wrote keys here, which stay as they are."""
         for path in (self.tokens, self.channel):
@@ -136,7 +156,7 @@ class Paths:
                 )
 
     def prepare(self) -> None:
-        """Make the folder, and make sure that it is ours and can be written.
+        """Make the folder, and make sure that it is ours, sound, and can be written.
 
         Raises StateError or NotOurs.
         """
@@ -144,6 +164,7 @@ class Paths:
         try:
             _make_private(self.folder)
             check_folder(self.folder, owner=True)
+            self.check_kinds()
             probe.write_bytes(b"\0" * 4096)
             probe.unlink()
         except OSError as error:
@@ -165,7 +186,7 @@ class Paths:
                     f"others cannot share the cluster in {self.folder}: they may not enter {path}; "
                     "set TRAINYARD_STATE_DIR to a folder such as /var/lib/trainyard, for them too"
                 )
-        for name in ("certificates", "memory", "pods", "root", "runs", "submissions", "volumes"):
+        for name in _FOLDERS:
             (self.folder / name).mkdir(exist_ok=True, mode=0o700)
         for entry in self.folder.iterdir():
             if entry not in (self.record, self.api_socket) and not entry.is_symlink():

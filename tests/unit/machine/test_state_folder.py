@@ -59,6 +59,15 @@ def test_a_folder_that_cannot_be_made_is_named_with_the_fix(tmp_path: Path) -> N
         Paths(tmp_path / "file" / "state").prepare()
 
 
+@pytest.mark.parametrize("name", ["pods", "runs", "certificates", "shim.sock", "state.db", "lock"])
+def test_what_is_of_the_wrong_kind_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.mkdir() if "." in name or name == "lock" else path.touch()
+    with pytest.raises(StateError, match=rf"{path} is a f\w+, and a cluster has .* move it away"):
+        Paths(tmp_path).prepare()
+    assert [*tmp_path.iterdir()] == [path]
+
+
 @pytest.mark.parametrize(
     ("host", "node"),
     [
