@@ -17,6 +17,7 @@ from trainyard.kinds.shared.job import MUTABLE
 from trainyard.kinds.shared.legacy_spellings import value_at
 from trainyard.schema import kubernetes_schemas
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model
 from trainyard.schema.problems import Path, Problem, WithProblems, error, suggest
 from trainyard.schema.structural_schema import describe
@@ -111,13 +112,27 @@ def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool
     if kind.elastic and old is not None:
         normalised.obj = _keep_elastic(normalised.obj, old, kind)
     usable, found, missing = validate(normalised.obj, kind, open_templates=open_templates)
-    if usable is not None:
-        found += [p for p in kind.rules(usable) if not _is_reported(p.path, missing)]
+    beyond = kind.rules(usable) if usable is not None else _name_problems(normalised.obj, kind)
+    found += [p for p in beyond if not _is_reported(p.path, missing)]
     problems = (*normalised.problems, *(_at_written_path(problem, normalised) for problem in found))
     checked = AdmissionResult(normalised.obj, usable, problems)
     if not checked.allowed:
         checked = replace(checked, model=None)
     return _Judged(checked, normalised, usable)
+
+
+def _name_problems(obj: dict[str, Any], kind: Kind) -> list[Problem]:
+    """What is wrong with the name of an object that is too faulty for the kind's own rules."""
+    from trainyard.kinds.shared import job_rules
+    from trainyard.kinds.shared.scheduling import scheduling_object
+
+    try:
+        metadata = ObjectMeta.model_validate(obj.get("metadata") or {})
+    except ValueError:  # told as a fault of its structure
+        return []
+    if kind.is_job or kind.is_viewer:
+        return list(job_rules.check_name(metadata, ()))
+    return scheduling_object.check_name(metadata)
 
 
 def _is_reported(path: Path, known: set[Path]) -> bool:

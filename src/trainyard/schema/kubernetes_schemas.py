@@ -7,14 +7,16 @@ The data files are cut from the ``kubernetes-validate`` package by ``tools/pod_s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path as File
 from typing import Any
 
 from trainyard.schema import structural_schema
-from trainyard.schema.problems import Path, Problem
+from trainyard.schema.object_names import MAX_LABEL, is_dns_label
+from trainyard.schema.problems import REQUIRED, Path, Problem, error
 from trainyard.schema.rules.claim_rules import claim
+from trainyard.schema.rules.common_rules import label_name, object_name, shown
 from trainyard.schema.rules.config_rules import config_map, secret
 from trainyard.schema.rules.service_rules import service
 
@@ -49,4 +51,25 @@ def check_core(obj: dict[str, Any]) -> list[Problem]:
     known = definitions("core")
     found = structural_schema.check(obj, known[obj["kind"]], (), known)
     rules = _RULES.get(obj["kind"])
-    return found or (list(rules(obj)) if rules is not None else [])
+    return [*_name(obj), *(found or (rules(obj) if rules is not None else ()))]
+
+
+def _name(obj: dict[str, Any]) -> Iterator[Problem]:
+    """Whether its name is one of its kind, whatever else is wrong with it."""
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    path: Path = ("metadata", "name")
+    if not name and not (isinstance(metadata, dict) and metadata.get("generateName")):
+        yield error(path, REQUIRED)
+    elif isinstance(name, str) and name:
+        what = f"name of a {obj['kind']}"
+        if obj["kind"] == "Service" and not is_dns_label(name):
+            yield error(
+                path,
+                f"{shown(name)} is no {what}; use at most {MAX_LABEL} lower-case letters, digits "
+                "and '-', a letter first",
+            )
+        elif obj["kind"] == "Namespace":
+            yield from label_name(name, path, what)
+        elif obj["kind"] != "Service":
+            yield from object_name(name, path, what)

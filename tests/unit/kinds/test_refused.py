@@ -612,6 +612,43 @@ def test_all_problems_are_reported_at_once() -> None:
     }
 
 
+FAULTY_BESIDE_THE_NAME: dict[str, tuple[dict[str, Any], str]] = {
+    "a job without replicas": (m.job("PyTorchTrainingJob", {}), "spec.replicaSpecs"),
+    "a job whose replicas are a number": (m.generic(replicaSpecs=7), "spec.replicaSpecs"),
+    "a job without a spec": ({**m.deepspeed(), "spec": None}, "spec"),
+    "a job with an unknown field": (m.colossalai(bla=5), "spec.bla"),
+    "a Queue": (
+        {**m.generic(), "apiVersion": "scheduler.tensorstack.dev/v1beta1", "kind": "Queue"},
+        "spec.replicaSpecs",
+    ),
+    "a TensorBoard": (
+        {"apiVersion": "tensorstack.dev/v1beta1", "kind": "TensorBoard", "spec": 5},
+        "spec",
+    ),
+    **{
+        kind: ({"apiVersion": "v1", "kind": kind, "dat": {}}, "dat")
+        for kind in ("ConfigMap", "Secret", "Service", "Namespace", "PersistentVolumeClaim")
+    },
+}
+
+
+@pytest.mark.parametrize("name", FAULTY_BESIDE_THE_NAME)
+def test_a_bad_name_is_told_beside_what_else_is_wrong(name: str) -> None:
+    obj, other = FAULTY_BESIDE_THE_NAME[name]
+    paths = {p.where for p in check({**obj, "metadata": {"name": "Bad_Name"}}).errors}
+    assert {"metadata.name", other} <= paths
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret", "Service", "Namespace"])
+def test_a_name_that_no_server_takes_is_refused(kind: str) -> None:
+    obj = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "-bad"}}
+    if kind == "Service":
+        obj["spec"] = {"ports": [{"port": 1}]}
+    (problem,) = check(obj).errors
+    assert problem.where == "metadata.name"
+    assert f"is no name of a {kind}" in problem.message
+
+
 def test_a_misspelt_kind_or_version_does_not_hide_the_other_problems() -> None:
     config = {"slotPerWorker": 2, "run": {"python": "train.py"}}
     obj = {**m.deepspeed(config=config), "kind": "DeepspeedJob", "apiVersion": "v1"}

@@ -20,8 +20,13 @@ class SchedulingObject(Model):
 
 
 def check(obj: SchedulingObject) -> list[Problem]:
-    """Every problem that the schema does not show: the name is a DNS subdomain."""
-    name = obj.metadata.name or f"{obj.metadata.generate_name}x"
+    """Every problem that the schema does not show."""
+    return check_name(obj.metadata)
+
+
+def check_name(metadata: ObjectMeta) -> list[Problem]:
+    """The name is a DNS subdomain."""
+    name = metadata.name or f"{metadata.generate_name}x"
     if is_dns_subdomain(name):
         return []
     message = f"'{name[:80]}' is no name; use lower-case letters, digits, '-' and '.'"
