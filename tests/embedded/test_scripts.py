@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import venv
 from pathlib import Path
 
 import yaml
@@ -174,6 +175,13 @@ def test_a_module_that_is_missing_is_said_before_anything_starts(trainyard: Comm
         "if 0:\n    pass\nprint('ran', flush=True)\n1 +* 2\n"
     )
     assert "error: train.py:4: SyntaxError" in trainyard.run("run", "train.py", code=1)
+    venv.create(trainyard.folder / "bare")
+    (trainyard.folder / "train.py").write_text("import nosuch\n")
+    options = ("--image", f"*={trainyard.folder / 'bare'}", "--launcher", "torchrun")
+    output = trainyard.run("run", *options, "train.py", code=1)
+    assert output.startswith(
+        "error: train.py imports nosuch, and the launcher torchrun needs torch, which are not "
+    )
 
 
 def test_options_of_scripts_are_refused_beside_a_manifest(trainyard: CommandLine) -> None:

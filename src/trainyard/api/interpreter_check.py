@@ -157,10 +157,11 @@ class Interpreter:
             return f"{pretended} GPUs pretended"
         return f"{found} GPU{'s' if found > 1 else ''}{remark}" if found else "no GPU"
 
-    def require(self, file: str, instead: str = _INSTEAD) -> None:
+    def require(self, file: str, by_launcher: Mapping[str, str], instead: str = _INSTEAD) -> None:
         """Raise InterpreterError where the script of this file cannot find what it imports.
 
-        `instead` is what the caller can do, where that is not to be installed.
+        `by_launcher` has the modules that only a launcher needs, and its name. `instead` is what
+        the caller can do, where a module is not to be installed.
         """
         facts = self.facts()
         if self.python is None:
@@ -170,10 +171,14 @@ class Interpreter:
             )
         if facts is None or not facts.missing:
             return
-        names = ", ".join(facts.missing)
+        imported = ", ".join(name for name in facts.missing if name not in by_launcher)
+        launched = [
+            f"the launcher {by_launcher[m]} needs {m}" for m in facts.missing if m in by_launcher
+        ]
+        reasons = [*([f"{file} imports {imported}"] if imported else []), *launched]
         one = len(facts.missing) == 1
         raise InterpreterError(
-            f"{file} imports {names}, which {'is' if one else 'are'} not installed for "
+            f"{', and '.join(reasons)}, which {'is' if one else 'are'} not installed for "
             f"{facts.executable}: install {'it' if one else 'them'} there ({facts.executable} -m "
             f"pip install …), {instead}"
         )

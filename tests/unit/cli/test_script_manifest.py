@@ -163,6 +163,13 @@ def test_one_process_gets_a_launcher_and_a_rank_only_if_it_wants_them(
         assert container(job).get("command", [])[:1] != ["env"]
 
 
+def test_one_process_that_wants_a_rank_and_no_torch_gets_the_rank_alone(folder: Path) -> None:
+    (folder / "one.py").write_text("import os\nprint(os.environ['RANK'])\n")
+    job, told = made("one.py")
+    assert "one: launcher plain, because it imports nothing of torch" in told
+    assert container(job)["command"] == ["python", "one.py"], "nothing hides the rank"
+
+
 def test_a_number_is_no_namespace() -> None:
     result = CliRunner().invoke(cli, ["run", "-n", "4", "train.py"])
     assert result.exit_code == 2

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _MOST_FILES = 50
 """The most modules of a script's own that are read to choose the launcher."""
 _NAME_LENGTH = 40
+_LAUNCHER_MODULES = {"torchrun": "torch", "deepspeed": "deepspeed", "colossalai": "colossalai"}
+"""What has to be installed for a launcher."""
 
 
 class Draft:
@@ -108,7 +110,7 @@ class Draft:
         if launcher not in by_ranks or not self._is_one_process():
             return launcher, why
         if python_source.needs_ranks(list(self._sources())):
-            return python_source.DISTRIBUTED, "it wants a rank"
+            return launcher, why
         self.hides_ranks = True
         return python_source.PLAIN, "it is one process"
 
@@ -156,8 +158,7 @@ class Draft:
         if self.found.form == "module" and not self.found.file:
             return (self.found.target.split(".")[0],)
         needed = () if self.source.changes_path else self.source.imports
-        extra = {"torchrun": "torch", "deepspeed": "deepspeed", "colossalai": "colossalai"}
-        launcher = extra.get(self.launcher)
+        launcher = _LAUNCHER_MODULES.get(self.launcher)
         return tuple(dict.fromkeys((*needed, *([launcher] if launcher else ()))))
 
     def _image(self) -> str:
@@ -185,7 +186,9 @@ class Draft:
             return
         self.interpreter.facts()
         if self.script.is_checked and self.found.form != "program":
-            self.interpreter.require(self.found.target, *self._instead)
+            module = _LAUNCHER_MODULES.get(self.launcher, "")
+            by_launcher = {} if module in self.source.imports else {module: self.launcher}
+            self.interpreter.require(self.found.target, by_launcher, *self._instead)
 
     # What it becomes.
 
