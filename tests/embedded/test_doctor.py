@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.as_user import USER
-from tests.embedded.command_line import CommandLine
+from tests.embedded.command_line import CommandLine, job, until
 from tests.embedded.terminal import started_on_terminal
 from tests.tools import missing
 
@@ -96,6 +96,46 @@ def test_a_record_of_a_wrong_type_is_named_and_stands_in_no_ones_way(tmp_path: P
         assert problems(trainyard, 0) == []
     finally:
         trainyard.run("down")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_objects_of_a_store_that_was_cut_to_nothing_come_back(
+    tmp_path: Path, is_killed: bool
+) -> None:
+    trainyard = CommandLine(tmp_path)
+    copy = trainyard.state / "state.db.backup"
+    try:
+        trainyard.run("up")
+        trainyard.run("submit", "-f", trainyard.manifest("job.yaml", JOB))
+        trainyard.run("wait", "a")
+        assert "is up in" in trainyard.run("doctor", "--restore", code=1)
+        if is_killed:
+            until(copy.exists, "there is a copy")
+            trainyard.run("submit", "-f", trainyard.manifest("b.yaml", job("b", ["sleep", "600"])))
+            trainyard.run("wait", "b", "--for", "phase=Running")
+            seen = copy.stat().st_mtime_ns
+            until(lambda: copy.stat().st_mtime_ns > seen, "there is a new one")
+            pid = json.loads((trainyard.state / "cluster.json").read_text())["pid"]
+            os.kill(pid, signal.SIGKILL)
+        else:
+            trainyard.run("down")
+        os.truncate(trainyard.state / "state.db", 0)
+        assert "doctor --restore" in trainyard.run("up", code=1)
+        (found,) = problems(trainyard, 1)
+        assert "doctor --restore" in found["text"]
+        assert "`trainyard up` goes on with them" in trainyard.run("doctor", "--restore")
+        assert "nothing was changed" in trainyard.run("doctor", "--restore")
+        assert problems(trainyard, 0) == []
+        replicas = trainyard.processes("sleep 600")
+        assert bool(replicas) == is_killed
+        trainyard.run("up")
+        assert "Succeeded" in trainyard.run("list")
+        assert trainyard.processes("sleep 600") == replicas
+        if is_killed:
+            trainyard.run("wait", "b", "--for", "phase=Running")
+            assert "Restarts:     0 of" in trainyard.run("show", "b")
+    finally:
+        trainyard.run("down", code=None)
 
 
 @pytest.mark.parametrize("name", ["shim.sock", "cluster.json", "cluster.log", "pods", "runs"])

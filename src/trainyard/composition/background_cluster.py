@@ -6,7 +6,6 @@ and the cluster is ready in a fraction of a second.
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import json
 import os
@@ -23,6 +22,7 @@ from trainyard.embedded.tls_files import TlsFiles
 from trainyard.machine import rlimits
 from trainyard.machine.state_folder import (
     FAILED,
+    FOLDER_BUSY,
     Paths,
     RunningCluster,
     find_cluster,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from trainyard.embedded.node.pod_runtime_process import PodRuntimeHandle
 
 _READY = b"ready"
-_BUSY = b"another one is just starting or ending in this folder"
 _MAX_WARNINGS, _MAX_WARNING_LETTERS = 20, 500
 """How many damaged objects are reported, and how much of each."""
 _OTHER_START_SECONDS = 5.0
@@ -81,7 +80,7 @@ def ensure_up(
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     found = find_cluster(paths.folder)
-    if answer == _BUSY and (found := found or _await_other(paths)) is not None:
+    if answer == FOLDER_BUSY.encode() and (found := found or _await_other(paths)) is not None:
         return found
     state, _, warnings = answer.partition(b"\n")
     if state != _READY or found is None:
@@ -137,11 +136,7 @@ def _become_background(wanted: _Background) -> None:
         os.setsid()
         gc.disable()  # imports make only lasting objects; `serve` turns it on again
         _redirect_output(paths)
-        lock = os.open(paths.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise TrainyardError(_BUSY.decode()) from error
+        paths.take_lock()
         from trainyard.embedded.node.pod_runtime_process import start_pod_runtime
 
         isolation = wanted.shape.isolation

@@ -239,6 +239,7 @@ def _services(
         "housekeeping": lambda: Housekeeping(registry, supervisor).run(),
         "endpoints": lambda: EndpointController(registry, supervisor).run(),
         "taints": lambda: TaintEviction(registry, supervisor).run(),
+        "store backup": registry.keep_backup,
     }
     if scheduling.extension.queues is not None:
         services["queues"] = lambda: QueueController(

@@ -15,6 +15,7 @@ from trainyard.embedded.resources.resource_table import Resources
 from trainyard.embedded.service_supervisor import SERVICE
 from trainyard.embedded.storage.row_writes import StorageError
 from trainyard.embedded.storage.store import stored_rows
+from trainyard.embedded.storage.store_backup import backup_path
 from trainyard.machine.ownership import NotOurs, check_folder
 from trainyard.machine.state_folder import StateError, record_problem, why_cluster_is_down
 
@@ -76,12 +77,12 @@ def _objects(context: DoctorContext) -> Iterator[DoctorFinding]:
     if context.is_tenant or context.folder_problem:
         return
     damaged: Sequence[Mapping[str, str]] = context.debug_report.get("damaged", ())
-    if context.cluster is None and context.paths.database.exists():
+    store = context.paths.database
+    if context.cluster is None and (store.exists() or backup_path(store).exists()):
         try:
-            rows = list(read_rows(stored_rows(context.paths.database), _resources(context)))
+            rows = list(read_rows(stored_rows(store), _resources(context)))
         except StorageError as error:
-            fix = "move the file away and start again"
-            yield DoctorFinding("objects", "problem", str(error), fix)
+            yield DoctorFinding("objects", "problem", str(error))
             return
         damaged = [row.as_json() for row in rows if isinstance(row, CorruptObject)]
     if not damaged:

@@ -170,6 +170,10 @@ class Registry:
     def unsubscribe(self, subscription: Subscription) -> None:
         self._journal.forget(subscription)
 
+    async def keep_backup(self) -> None:
+        """Keep a copy of the store beside it, until cancelled; at once if there is no store."""
+        await self._committer.keep_backup()
+
     async def close(self) -> None:
         """Commit what is under way, end all subscriptions, close the store."""
         await self._committer.close()

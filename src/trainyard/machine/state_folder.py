@@ -24,6 +24,7 @@ from trainyard.schema.errors import TrainyardError
 
 FAILED = " failed: "
 """Stands in the log of a cluster before the reason why it ended."""
+FOLDER_BUSY = "another one is just starting or ending in this folder"
 _TAIL_BYTES = 4096
 _MIN_FREE_BYTES = 64 << 10
 _CONNECT_SECONDS = 2.0
@@ -43,7 +44,7 @@ _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text"}
 _FOLDERS = ("certificates", "memory", "pods", "root", "runs", "submissions", "volumes")
 _FILES = (
     *("api.sock", "channel.json", "cluster.json", "cluster.log", "kubeconfig", "lock", "shim.log"),
-    *("shim.sock", "state.db", "state.db-wal", "token", "tokens.json"),
+    *("shim.sock", "state.db", "state.db-wal", "state.db.backup", "token", "tokens.json"),
 )
 """What clusters make in their state folder, sockets among the files."""
 
@@ -107,6 +108,8 @@ class Paths:
     """The API server's Unix socket."""
     database = _File("state.db")
     """The durable store."""
+    lock = _File("lock")
+    """Locked by the cluster that is up, starts or ends."""
     record = _File("cluster.json")
     """Who runs the cluster; present while it is up."""
     log = _File("cluster.log")
@@ -174,6 +177,17 @@ class Paths:
                 f"cannot write to the state folder {self.folder}: {error.strerror}; "
                 "make room or make it writable, or set TRAINYARD_STATE_DIR to another folder"
             ) from error
+
+    def take_lock(self) -> None:
+        """Keep clusters of other processes out until this one ends; raises StateError."""
+        import fcntl  # Unix alone has it
+
+        lock = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            raise StateError(FOLDER_BUSY) from None
 
     def share(self) -> None:
         """Let others come as far as the socket and the record, and see nothing else.

@@ -44,12 +44,16 @@ _LEAST_ROOM = 20
 @click.option(
     "--as-operator", is_flag=True, help="The kubeconfig is the operator's: judge its rights."
 )
+@click.option(
+    "--restore", "restores", is_flag=True, help="Bring back the objects of a damaged state.db."
+)
 def command(
     output: str,
     namespace: str | None,
     kubeconfig: str | None,
     context: str | None,
     as_operator: bool,
+    restores: bool,
 ) -> int:
     """Say what this machine can do, what is wrong, and what to do about it.
 
@@ -57,6 +61,13 @@ def command(
     clocks, definitions, Lease, lost events, gang scheduler, and the rights of you and the operator.
     Exit code 0 if nothing is wrong, 1 if something is; notes are things that one may want to know.
     """
+    if restores:
+        from trainyard.composition.doctor_runs import restore_objects
+
+        if kubeconfig is not None or context is not None:
+            raise click.UsageError("--restore is about the state folder, not about a cluster")
+        click.echo(restore_objects(Paths(state_folder())))
+        return 0
     if kubeconfig is not None or context is not None:
         from trainyard.composition.doctor_runs import examine_cluster
 

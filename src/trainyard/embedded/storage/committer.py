@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from trainyard.embedded.storage.store import Store
 
 _SLOW_COMMIT_SECONDS = 0.003
+_BACKUP_SECONDS = 20.0
+_BACKUP_SHARE = 0.01
+"""Of the time, at most, in which writes wait for a copy of the store."""
 
 
 class Key(NamedTuple):
@@ -78,6 +81,18 @@ class Committer:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
 
+    async def keep_backup(self) -> None:
+        """Copy the store whenever it has changed, until cancelled; writes wait meanwhile."""
+        pause = _BACKUP_SECONDS
+        while self._store is not None:
+            await asyncio.sleep(pause)
+            while self._in_flight is not None:
+                await asyncio.wait({self._in_flight})
+            started = time.perf_counter()
+            self._in_flight = asyncio.create_task(self._back_up_in_thread(self._store))
+            await asyncio.shield(self._in_flight)
+            pause = max(_BACKUP_SECONDS, (time.perf_counter() - started) / _BACKUP_SHARE)
+
     async def close(self) -> None:
         """Commit what is staged, then close the store."""
         while self._batch or self._in_flight is not None:
@@ -104,6 +119,13 @@ class Committer:
         try:
             failure = await asyncio.to_thread(self._commit, store, batch, self.revision)
             self._settle(batch, failure)
+        finally:
+            self._in_flight = None
+            self._flush()
+
+    async def _back_up_in_thread(self, store: Store) -> None:
+        try:
+            await asyncio.to_thread(store.back_up)
         finally:
             self._in_flight = None
             self._flush()

@@ -14,6 +14,10 @@ class StorageError(TrainyardError):
     """The state folder cannot be read or written; nothing of the failed commit was kept."""
 
 
+class StoreDamaged(StorageError):
+    """What is in the store's file cannot be read; there is a copy beside it."""
+
+
 class DiskFull(StorageError):
     """There is no room: deletions still succeed, and changes that add next to nothing."""
 

@@ -15,7 +15,8 @@ from contextlib import closing
 from pathlib import Path
 
 from trainyard.embedded.storage.disk_reserve import RESERVED_BYTES, DiskReserve
-from trainyard.embedded.storage.row_writes import DiskFull, StorageError, Write
+from trainyard.embedded.storage.row_writes import DiskFull, StorageError, StoreDamaged, Write
+from trainyard.embedded.storage.store_backup import backup_path, check, write_backup
 
 FORMAT = 1
 """Stored as SQLite's user_version; a newer number means a newer trainyard wrote the file."""
@@ -49,10 +50,13 @@ class Store:
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _check_present(path)
             os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # Secrets are in it
             _check_format(path)
             self._reserve = DiskReserve(path)
             self._is_short = False
+            self._backup_revision = -1
+            self._backup_problem = ""
             try:
                 self._db = self._open(path)
             except BaseException:
@@ -66,7 +70,7 @@ class Store:
                 "make it writable or set TRAINYARD_STATE_DIR to another folder"
             ) from error
         except sqlite3.Error as error:
-            raise StorageError(_explain(path, "open", error)) from error
+            raise _explained(path, "open", error) from error
 
     def _open(self, path: Path) -> sqlite3.Connection:
         # check_same_thread: commits may run in a writer thread, never two at a time.
@@ -117,7 +121,7 @@ class Store:
         try:
             yield from self._db.execute("SELECT resource, namespace, name, body FROM objects")
         except sqlite3.Error as error:
-            raise StorageError(_explain(self.path, "read", error)) from error
+            raise _explained(self.path, "read", error) from error
 
     def commit(self, writes: Sequence[Write], revision: int) -> None:
         """Write all rows and the revision, or none of them; durable on return."""
@@ -138,23 +142,40 @@ class Store:
                 self._db.execute("ROLLBACK")
             if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
                 raise self._full() from error
-            raise StorageError(_explain(self.path, "write to", error)) from error
+            raise _explained(self.path, "write to", error) from error
         if not self._reserve.is_unchanged:
             self._extend_reserve()
 
+    def back_up(self) -> None:
+        """Copy the file beside it if it has changed, where there is room; not during a commit."""
+        if self._is_short:
+            return
+        problem = ""
+        try:
+            revision = self.revision()
+            if revision != self._backup_revision:
+                write_backup(self._db, self.path)
+                self._backup_revision = revision
+        except (OSError, sqlite3.Error) as error:
+            problem = str(error)
+        if problem and problem != self._backup_problem:
+            _log.warning("there is no new copy of %s: %s", self.path, problem)
+        self._backup_problem = problem
+
     def close(self) -> None:
-        """Checkpoint the log into the file and close it."""
+        """Copy the file, checkpoint the log into it and close it."""
+        self.back_up()
         self._db.close()
         self._reserve.close()
 
 
-def _open_read_only(path: Path) -> sqlite3.Connection:
+def open_read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0.2)
 
 
 def _check_format(path: Path) -> None:
     """Raise StorageError for the file of a newer version, which is not changed."""
-    with closing(_open_read_only(path)) as db:
+    with closing(open_read_only(path)) as db:
         found = db.execute("PRAGMA user_version").fetchone()[0]
     if found > FORMAT:
         raise StorageError(
@@ -163,17 +184,35 @@ def _check_format(path: Path) -> None:
         )
 
 
+def _check_present(path: Path) -> None:
+    """Raise StoreDamaged where the file is missing or cut to nothing, and had objects."""
+    backup = backup_path(path)
+    if backup.exists() and not (path.exists() and path.stat().st_size):
+        what = "is empty" if path.exists() else "is missing"
+        raise StoreDamaged(
+            f"{path} {what}, and its objects with it: `trainyard doctor --restore` brings back "
+            f"those of its copy; to begin without any, remove {backup}"
+        )
+
+
 def stored_rows(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
     """The rows of a file that no cluster has open; the file is not changed."""
+    _check_present(path)
     try:
-        with closing(_open_read_only(path)) as db:
+        with closing(open_read_only(path)) as db:
+            check(db)
             yield from db.execute("SELECT resource, namespace, name, body FROM objects")
     except sqlite3.Error as error:
-        raise StorageError(_explain(path, "read", error)) from error
+        raise _explained(path, "read", error) from error
 
 
-def _explain(path: Path, verb: str, error: sqlite3.Error) -> str:
+def _explained(path: Path, verb: str, error: sqlite3.Error) -> StorageError:
     code = getattr(error, "sqlite_errorname", "") or ""
+    if code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or not code:
+        return StoreDamaged(
+            f"cannot {verb} {path}: {error}; the file is damaged: `trainyard doctor --restore` "
+            "brings back what can be read, once the cluster is down"
+        )
     text = str(error)
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         text = "another trainyard process is using it; stop that one (trainyard down) first"
@@ -181,6 +220,4 @@ def _explain(path: Path, verb: str, error: sqlite3.Error) -> str:
         text = "the disk is full; free some space"
     elif code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         text = f"{text}; make the folder writable or set TRAINYARD_STATE_DIR to another one"
-    elif code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
-        text = f"{text}; the file is damaged: move it away and start again"
-    return f"cannot {verb} {path}: {text}"
+    return StorageError(f"cannot {verb} {path}: {text}")
