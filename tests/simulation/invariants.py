@@ -7,6 +7,7 @@ it judges.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,10 @@ from typing import Any
 from tests.queueing.kueue import PLURAL as WORKLOADS
 from tests.queueing.kueue import finished, reserved, true
 from tests.simulation import (
+    blocker_judges as blocker_judges,  # registers its judges
+)
+from tests.simulation import (
+    diagnosis_judges,
     elastic,
     goodput_checks,
     job_policies,
@@ -24,6 +29,7 @@ from tests.simulation import (
     viewer_judges,
 )
 from tests.simulation.cluster import BOARDS, JOB_PLURALS, kept_off, sidecars
+from tests.simulation.diagnosing import Diagnosed
 from tests.simulation.kueue_queues import KNOWN_SECONDS
 from tests.simulation.network import Call, Sent
 from tests.simulation.reconcile_result import ReconcileResult
@@ -95,6 +101,8 @@ class Monitor(Observer):
     clock_is_steady: bool = True
     """Nobody has set the wall clock back."""
     broken: asyncio.Event = field(default_factory=asyncio.Event)
+    texts: Counter[str] = field(default_factory=Counter)
+    """Texts of diagnoses that were judged, by the rows that judged them."""
 
     def fail(self, text: str) -> None:
         """Note a violation; the run ends."""
@@ -162,6 +170,14 @@ class Monitor(Observer):
                 self._put_right(job, real, new)
                 return
             self._status_changed(job, old, new, change.object)
+            if old.get("phase") != new.get("phase") or change.version % 3 == 0:
+                self._judge_diagnosis(job, change.object)
+
+    def _judge_diagnosis(self, job: JobTruth, stored: Obj) -> None:
+        """What its user would be told now."""
+        seen = Diagnosed.of(stored, self.server, job, frozenset(self.lost_nodes))
+        for problem in diagnosis_judges.untrue(seen, self.texts):
+            self.fail(f"{job.key.name}: {problem}")
 
     def _put_right(self, job: JobTruth, real: Obj, new: Obj) -> None:
         """After somebody wrote into the status: the next one follows the last that was ours."""
@@ -528,6 +544,8 @@ class Monitor(Observer):
 
     def _check_counts(self, job: JobTruth, stored: Obj) -> None:
         """Counted restarts equal those that really happened, where that can be told exactly."""
+        if stored["metadata"]["uid"] not in self.forged:
+            self._judge_diagnosis(job, stored)
         status = stored.get("status") or {}
         pods = list(job.pods.values())
         if stored["kind"] == "GenericJob":

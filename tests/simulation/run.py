@@ -59,6 +59,8 @@ class Report:
     hits: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Faults that happened, with the phase of the first job at that moment."""
     phases: tuple[str, ...] = ()
+    texts: Counter[str] = field(default_factory=Counter, repr=False)
+    """Texts of diagnoses that were judged, by the rows that judged them."""
     digest: str = ""
     """Of everything that was stored, in order: equal digests are equal runs."""
 
@@ -339,6 +341,7 @@ class Run:
         report.calls = self.call_number
         report.virtual_seconds = self.loop.time()
         report.replicas = sum(map(_replicas, self.scenario.jobs))
+        report.texts = self.monitor.texts
         report.phases = tuple(self._phase(key) for key in self.keys)
         digest = hashlib.blake2s()
         for plural in sorted(self.server.log):

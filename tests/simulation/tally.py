@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.diagnosis_judges import ROWS
 from tests.simulation.run import Report
 
 
@@ -19,6 +20,7 @@ class Tally:
     virtual_hours: float = 0.0
     hits: Counter[tuple[str, str]] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
+    texts: Counter[str] = field(default_factory=Counter)
 
     def add(self, report: Report) -> None:
         """Count one run in."""
@@ -28,6 +30,7 @@ class Tally:
         self.virtual_hours += report.virtual_seconds / 3600
         self.hits += report.hits
         self.ends.update(report.phases)
+        self.texts += report.texts
 
     def merge(self, other: dict[str, Any]) -> None:
         """Count in what another process has counted."""
@@ -37,6 +40,7 @@ class Tally:
         self.virtual_hours += other["virtual_hours"]
         self.hits += Counter({(fault, phase): n for fault, phase, n in other["hits"]})
         self.ends += Counter(other["ends"])
+        self.texts += Counter(other["texts"])
 
     def dump(self) -> dict[str, Any]:
         """As plain values, for another process."""
@@ -47,6 +51,7 @@ class Tally:
             "virtual_hours": self.virtual_hours,
             "hits": [(fault, phase, n) for (fault, phase), n in self.hits.items()],
             "ends": dict(self.ends),
+            "texts": dict(self.texts),
         }
 
     def lines(self) -> list[str]:
@@ -59,6 +64,10 @@ class Tally:
         lines = [
             head + f"{self.hits.total()} faults, {self.crashes} crashes of the controller",
             "ends: " + ", ".join(f"{phase} {n}" for phase, n in sorted(self.ends.items())),
+            (
+                f"texts of diagnosis, card and verdict: {self.texts.total()} judged, by "
+                f"{len(self.texts)} of {len(ROWS)} rows"
+            ),
             "".join([f"{'fault':26}", *(f"{phase:>11}" for phase in phases)]),
         ]
         for fault in sorted(faults):

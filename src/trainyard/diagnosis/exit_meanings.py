@@ -32,6 +32,11 @@ TAKEN = {
     "BadNode": "its node did badly in the check before the start",
     "NoOtherNode": "no node took it but one that its job avoids",
     "Deleted": "its pod was deleted",
+    "Evicted": "its node was short of memory or disk",
+    "NodeAffinity": "its node does not fit its node selector any more",
+    **dict.fromkeys(("NodeShutdown", "Shutdown", "Terminated"), "its node was shut down"),
+    "Preempting": "its node gave its place to a critical pod",
+    "UnexpectedAdmissionError": "its node did not admit it",
 }
 """What takes pods away that were well, by the reason of the attempt."""
 
@@ -41,13 +46,19 @@ _EXCEPTION = re.compile(
 """The last line of a traceback, where nothing else of it is left."""
 
 
+def is_taken(reason: str) -> bool:
+    """Whether the cluster took a pod away that was well, or would not have it."""
+    return reason in TAKEN or reason.startswith("OutOf")
+
+
 def explain_exit(
     code: int | None, reason: str = "", message: str = "", raised: RaisedException | None = None
 ) -> Reading:
     """The meaning of an exit code, the container's reason, its last lines, and the exception that
     ended it."""
-    if code is None and reason in TAKEN:
-        return Reading(TAKEN[reason])
+    if code is None and is_taken(reason):
+        advice = ("request what it needs",) if reason == "Evicted" else ()
+        return Reading(TAKEN.get(reason, "its node had too little left for it"), advice)
     if (reading := _from_reason(reason, message)) is not None:
         return reading
     if (meaning := _from_output(code, message, raised)) is not None:
@@ -134,7 +145,7 @@ def _from_reason(reason: str, message: str) -> Reading | None:
             ("raise resources.limits.memory of the container, or use less memory",),
         )
     if reason == "Evicted":
-        return Reading("its node was short of memory or disk", ("request what it needs",))
+        return Reading(TAKEN[reason], ("request what it needs",))
     if reason == "Hung":
         return Reading(f"it hung: {message or '?'}")
     if reason == "LaunchTimeout":

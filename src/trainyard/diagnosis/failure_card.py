@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from trainyard.client.pod_views import PodView
 from trainyard.diagnosis import replica_failures
 from trainyard.diagnosis.finished_jobs import failed
 from trainyard.diagnosis.first_failure import Grade
@@ -190,10 +191,23 @@ def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Gra
         # A pod has a reason of its own where somebody else ended it, as the end of its job does.
         if each.get("reason") == STOPPED or (found and found.status.get("reason")):
             yield Grade.STOPPED
+        elif phase == "Deleted" and not each.get("uid"):  # it awaited its next start
+            if pod in death.grades:
+                yield death.grades[pod]
         elif phase in _STOPPED:
-            yield death.grades.get(pod, Grade.STOPPED)
+            grade = death.grades.get(pod, Grade.STOPPED)
+            is_answer = grade is Grade.CAUSE and _ended_after_job(situation, found)
+            yield Grade.STOPPED if is_answer else grade
         elif phase == Phase.FAILED:
             yield death.grades.get(pod, Grade.CAUSE)
+
+
+def _ended_after_job(situation: Situation, pod: PodView | None) -> bool:
+    """Whether its container ended when the job had, and all were stopped."""
+    failed = situation.job.failed_container(pod) if pod else None
+    ended = parse(failed.ended.get("finishedAt")) if failed else None
+    end_of_job = parse(situation.job.status.get("completionTime"))
+    return ended is not None and end_of_job is not None and ended > end_of_job
 
 
 def _name(situation: Situation) -> str:
@@ -203,7 +217,9 @@ def _name(situation: Situation) -> str:
 def _outcome(situation: Situation) -> str:
     status, count = situation.job.status, situation.job.restarts
     start, end = parse(status.get("startTime")), parse(status.get("completionTime"))
-    took = f" after {(end - start).total_seconds():.1f} s" if start and end else ""
+    took = ""
+    if start and end and end >= start:  # a clock may jump
+        took = f" after {(end - start).total_seconds():.1f} s"
     again = f", {count} restart{'' if count == 1 else 's'}" if count else ""
     repeated = int(situation.job.last_failure.get("repeated") or 0)
     in_vain = f", the last {repeated} failures alike: another will not help" if repeated > 1 else ""

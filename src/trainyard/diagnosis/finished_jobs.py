@@ -152,13 +152,14 @@ def _why_not_restarted(
     """Why it was not restarted (any more) (decisions 23, 114)."""
     if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
         return ()  # its message names the rule
+    policy, limit = situation.job.restart_policy(death.replica)
     if condition.get("reason") == ConditionReason.RESTARTS_IN_VAIN:
-        return ("runPolicy.restartJudge has it end here, with restarts left",)
+        left = ", with restarts left" if situation.job.restarts < limit else ""
+        return (f"runPolicy.restartJudge has it end here{left}",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"its restarts are used up: {situation.job.restarts} so far",)
     if death.never_starts:
         return ("another try would end the same way, so there is none",)
-    policy, limit = situation.job.restart_policy(death.replica)
     if death.ruling:
         return (f"{death.ruling}; restartPolicy is {policy}, {_limit_field(situation)} is {limit}",)
     if policy == "Never":

@@ -35,9 +35,10 @@ def bad_nodes(situation: Situation) -> Iterator[Cause]:
                 if avoided
                 else "look at that node, or keep the job off it by its template's affinity"
             )
+            name = f", {each['node']}," if each.get("node") else ""
             yield Cause(
-                f"the node of {situation.replica(str(each.get('replica')))}, {each.get('node')}, "
-                "did badly in the check before the start",
+                f"the node of {situation.replica(str(each.get('replica')))}{name} did badly in the "
+                "check before the start",
                 (str(each.get("reason")),),
                 (keep,),
             )

@@ -113,7 +113,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         evidence=evidence,
         logs=f" --replica {replica}" + (f" -c {beside}" if beside else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
-        is_taken=code is None and reason in exit_meanings.TAKEN,
+        is_taken=code is None and exit_meanings.is_taken(reason),
         never_starts=never_starts(reason, output) != "",
         ruling=str(failure.get("message") or ""),
         raised=raised,

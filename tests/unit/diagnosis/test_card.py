@@ -22,6 +22,7 @@ from trainyard import diagnosis
 from trainyard.cli.commands.explain import render
 from trainyard.cli.failure_card_text import card_lines
 from trainyard.client.log_tails import Tail
+from trainyard.client.pod_views import PodView
 from trainyard.diagnosis import Situation
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
 from trainyard.lifecycle.internal_status import Repeat
@@ -270,6 +271,33 @@ def test_a_peer_that_ended_by_itself_was_not_stopped() -> None:
     card = failure_card_of(failed("worker-0", {"worker-0": 3, "worker-1": 4}, logs))
     assert card is not None
     assert card.peers == "1 peer failed too"
+
+
+def test_a_peer_that_awaited_its_next_start_was_not_stopped() -> None:
+    """Its pod of an earlier attempt has ended, and there was none of this one."""
+    workers = task("Failed", "Deleted", "Running")
+    workers["replicas"][1]["uid"] = ""
+    known = failed("worker-0", {"worker-0": 1}, {}, tasks=[workers])
+    known = replace(known, pods=[*known.pods, PodView(ended("worker-1", 1, at=70))])
+    card = failure_card_of(known)
+    assert card is not None
+    assert card.peers == "1 peer was stopped because of it"
+
+
+def test_what_a_peer_answered_after_the_end_of_its_job_is_no_failure_of_its_own() -> None:
+    known = failed("worker-0", {"worker-0": 1}, {}, tasks=[task("Failed", "Deleted")])
+    known = replace(known, pods=[*known.pods, PodView(ended("worker-1", 1, at=8))])
+    card = failure_card_of(known)
+    assert card is not None
+    assert (card.replica, card.peers) == ("worker-0", "1 peer was stopped because of it")
+
+
+def test_a_job_that_a_jumping_clock_ends_before_its_start_is_given_no_time() -> None:
+    known = failed("worker-0", {"worker-0": 1}, {})
+    known.job.obj["status"]["completionTime"] = ago(70)
+    card = failure_card_of(known)
+    assert card is not None
+    assert card.outcome == "Failed"
 
 
 def test_words_of_another_replica_are_not_quoted() -> None:

@@ -22,6 +22,7 @@ from tests.unit.client.objects import (
 from trainyard import diagnosis
 from trainyard.cli.commands.explain import render
 from trainyard.diagnosis import exit_meanings
+from trainyard.lifecycle.replica_state import DISRUPTIONS
 
 _DEVICES = (
     "the 2 pods that start together need 16 nvidia.com/gpu, this machine has 0; "
@@ -502,9 +503,16 @@ def test_what_is_told_as_a_cause_is_not_told_again_as_a_warning() -> None:
         (255, "", "", "ended with an error"),
         (3, "", "", "ended with an error"),
         (None, "Evicted", "", "short of memory or disk"),
+        (None, "OutOfcpu", "", "too little left"),
     ],
 )
 def test_an_exit_is_read_by_its_code_and_last_words(
     code: int | None, reason: str, words: str, meaning: str
 ) -> None:
     assert meaning in exit_meanings.explain_exit(code, reason, words).what
+
+
+@pytest.mark.parametrize("reason", sorted(DISRUPTIONS))
+def test_a_pod_that_its_node_gave_up_was_taken_away(reason: str) -> None:
+    assert exit_meanings.is_taken(reason)
+    assert exit_meanings.explain_exit(None, reason).what.startswith("its node")

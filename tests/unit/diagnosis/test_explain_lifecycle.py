@@ -129,7 +129,7 @@ def test_memory_that_did_not_suffice_is_told() -> None:
 def test_an_eviction_is_told() -> None:
     world = World(pytorch()).running()
     world.evict("1").settle()
-    assert "worker-1 failed (Evicted)" in explained(world)
+    assert "worker-1 was taken away (Evicted)" in explained(world)
 
 
 def test_a_deadline_is_told() -> None:
