@@ -13,6 +13,8 @@ NOW = "now"
 DAY_25 = "cf2ccd5561a5422efda42a444a754d7ac2b83317"
 DAY_26 = "7b37b339ce7cee1185ce0aff7c5b7cf4d9ebc3c2"
 """The first commits of two days."""
+OLDER_DEFINITIONS = "10b47a3cbfaa1763a2b823300f4bb514b6035939"
+"""Without `restartMode`, `hang`, `nodeCheck` and 69 fields of the status."""
 MORE = (
     "ade47bcb80f95350adad6c202dd70dee75936b93",
     "1aa512ada2988cf591c5c2d3882d9a9a8ab6e1ee",

@@ -17,10 +17,13 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from tests.cluster import test_kueue
 from tests.cluster.kubelet import Fate, Kubelet, running_kubelet
 from tests.cluster.plane import START_SECONDS
+from tests.cluster.queues import Queues, running_kueue
 from tests.cluster.yard import Object, Operator, Yard, pytorch_job, until
-from tests.earlier_versions import DAY_25, DAY_26, MORE, NOW, sources_of
+from tests.earlier_versions import DAY_25, DAY_26, MORE, NOW, OLDER_DEFINITIONS, sources_of
+from tests.queueing.kueue import Kueue
 from tests.tools import soak
 from tests.unit.kinds import manifests
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS, SERVICES
@@ -72,12 +75,13 @@ class Versions:
         where = ("--kubeconfig", str(self.yard.plane.kubeconfig), "-n", self.yard.namespace)
         return await self.command(version, command, *where, *arguments, code=code)
 
-    async def submit(self, version: str, *jobs: Object) -> None:
-        """By the command of that version."""
-        self.kinds.update({job["metadata"]["name"]: job["kind"] for job in jobs})
+    async def submit(self, version: str, *jobs: Object, code: int = 0) -> str:
+        """By the command of that version; what it prints."""
+        if code == 0:
+            self.kinds.update({job["metadata"]["name"]: job["kind"] for job in jobs})
         file = self.yard.folder / f"{jobs[0]['metadata']['name']}.yaml"
         file.write_text(yaml.safe_dump_all(jobs))
-        await self.ask(version, "submit", "-f", str(file))
+        return await self.ask(version, "submit", "-f", str(file), code=code)
 
     async def define(self, version: str) -> None:
         """Apply the definitions of that version."""
@@ -88,10 +92,10 @@ class Versions:
         await self.yard.kubectl("wait", "--for=condition=Established", "-f", "-", stdin=text)
 
     @asynccontextmanager
-    async def operator(self, version: str) -> AsyncIterator[Operator]:
+    async def operator(self, version: str, *options: str) -> AsyncIterator[Operator]:
         """The operator of that version, from when it does the work."""
-        soon = ("--restart-delay-initial", "100ms")
-        async with self.yard.operator(*soon, environment=self._environment(version)) as running:
+        options = ("--restart-delay-initial", "100ms", *options)
+        async with self.yard.operator(*options, environment=self._environment(version)) as running:
             await running.leads()
             yield running
             await running.kill(signal.SIGTERM)  # it lets its Lease go
@@ -174,14 +178,9 @@ async def test_jobs_outlive_every_change_of_the_operator(
 
 
 async def play(versions: Versions, kubelet: Kubelet, route: Sequence[str]) -> None:
-    yard, old = versions.yard, route[0]
+    old = route[0]
     async with versions.operator(old):
-        await versions.submit(old, *jobs())
-        for name, kind in versions.kinds.items():
-            phase = {"paused": "Paused", "waits": "Pending"}.get(name, "Running")
-            await yard.reaches(name, phase, kind)
-        await kubelet.end(kubelet.pod("restarted", "worker-1"), 1)
-        await restarts(versions, "restarted", 1)
+        await begin(versions, kubelet, old)
         before, objects = await versions.states(), await versions.objects()
     for number, version in enumerate(route[1:]):
         if number == 0:
@@ -196,14 +195,52 @@ async def play(versions: Versions, kubelet: Kubelet, route: Sequence[str]) -> No
             before = await versions.states()
             objects = await versions.objects()
     async with versions.operator(route[-1]):
-        await versions.ask(old, "resume", "paused")
-        kubelet.fate = lambda pod: "run"
-        await kubelet.start(kubelet.pod("waits", "worker-0"))
-        await kubelet.start(kubelet.pod("waits", "worker-1"))
-        for name, kind in versions.kinds.items():
-            await yard.reaches(name, "Running", kind)
-            await kubelet.end_all(name, 0)
-            await yard.reaches(name, "Succeeded", kind)
+        await finish(versions, kubelet, old)
+
+
+async def begin(versions: Versions, kubelet: Kubelet, command: str) -> None:
+    """Submit the jobs with that version's command, and have each in its state."""
+    await versions.submit(command, *jobs())
+    for name, kind in versions.kinds.items():
+        phase = {"paused": "Paused", "waits": "Pending"}.get(name, "Running")
+        await versions.yard.reaches(name, phase, kind)
+    await kubelet.end(kubelet.pod("restarted", "worker-1"), 1)
+    await restarts(versions, "restarted", 1)
+
+
+async def finish(versions: Versions, kubelet: Kubelet, command: str) -> None:
+    """Let all jobs run, and succeed."""
+    await versions.ask(command, "resume", "paused")
+    kubelet.fate = lambda pod: "run"
+    await kubelet.start(kubelet.pod("waits", "worker-0"))
+    await kubelet.start(kubelet.pod("waits", "worker-1"))
+    for name, kind in versions.kinds.items():
+        await versions.yard.reaches(name, "Running", kind)
+        await kubelet.end_all(name, 0)
+        await versions.yard.reaches(name, "Succeeded", kind)
+
+
+async def test_an_operator_works_with_definitions_that_are_older(
+    yard: Yard, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What they would drop is refused before there is a job, and told by the doctor."""
+    yard.judges_pods()
+    versions = Versions(yard, tmp_path_factory.getbasetemp() / "versions")
+    try:
+        await versions.define(OLDER_DEFINITIONS)
+        async with (
+            running_kubelet(yard.client, yard.namespace, fate) as kubelet,
+            versions.operator(NOW),
+        ):
+            await begin(versions, kubelet, NOW)
+            in_place = pytorch_job("in-place", runPolicy={"restartMode": "InPlace"})
+            said = await versions.submit(NOW, in_place, code=1)
+            assert "does not know spec.runPolicy.restartMode; apply" in said
+            assert "| kubectl apply --server-side -f -" in said
+            assert "spec.runPolicy.backoffReset" in await versions.ask(NOW, "doctor", code=1)
+            await finish(versions, kubelet, NOW)
+    finally:
+        await versions.define(NOW)
 
 
 async def restarts(versions: Versions, job: str, count: int) -> None:
@@ -235,3 +272,82 @@ async def by_the_other_command(
     await versions.ask(version, "delete", name)
     await yard.gone(name)
     del versions.kinds[name]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda r: "-".join(each[:8] for each in r))
+async def test_jobs_under_kueue_outlive_every_change_of_the_operator(
+    yard: Yard, tmp_path_factory: pytest.TempPathFactory, route: Sequence[str]
+) -> None:
+    """Of all kinds, admitted, paused, restarted and queued; none loses its place or its quota."""
+    yard.judges_pods()
+    versions = Versions(yard, tmp_path_factory.getbasetemp() / "versions")
+    versions.kinds |= {**test_kueue.JOBS, "queued": "PyTorchTrainingJob"}
+    try:
+        await versions.define(route[0])
+        async with (
+            running_kueue(yard, Kueue(quota=6)) as queues,
+            running_kubelet(yard.client, yard.namespace) as kubelet,
+        ):
+            await play_under_kueue(versions, kubelet, queues, route)
+    finally:
+        await versions.define(NOW)
+
+
+async def play_under_kueue(
+    versions: Versions, kubelet: Kubelet, queues: Queues, route: Sequence[str]
+) -> None:
+    yard, kueue = versions.yard, ("--gang-scheduler", "kueue")
+    async with versions.operator(route[0], *kueue):
+        await test_kueue.submit(yard, test_kueue.job("fourth"))
+        await yard.reaches("fourth", "Running", test_kueue.JOBS["fourth"])
+        await test_kueue.change(yard, "fourth", {"runMode": {"pause": {"enabled": True}}})
+        await yard.reaches("fourth", "Paused", test_kueue.JOBS["fourth"])
+        await test_kueue.usage(queues, 0)
+        for name in RUNNING:
+            job = test_kueue.job(name)
+            if name == "first":
+                job["spec"]["runPolicy"] = {"backoffLimit": 9}
+            await test_kueue.submit(yard, job)
+            await yard.reaches(name, "Running", test_kueue.JOBS[name])
+        queue = {"t9kScheduler": {"queue": "team", "priority": 10}}
+        await test_kueue.submit(yard, pytorch_job("queued", scheduler=queue))
+        await yard.reaches("queued", "Pending")
+        await kubelet.end_all("first", 1)
+        await restarts(versions, "first", 1)
+        await until(queues.workloads, lambda found: len(found) == 4)
+        before, workloads = await versions.states(), await asked_of_kueue(queues)
+    for number, version in enumerate(route[1:]):
+        if number == 0:
+            await versions.define(NOW)
+        async with versions.operator(version, *kueue):
+            await asyncio.sleep(SETTLED_SECONDS)
+            assert await versions.states() == before
+            assert await asked_of_kueue(queues) == workloads
+            await kubelet.end_all("first", 1)
+            await restarts(versions, "first", number + 2)
+            before, workloads = await versions.states(), await asked_of_kueue(queues)
+    async with versions.operator(route[-1], *kueue):
+        for name in (*RUNNING, "queued"):
+            await yard.reaches(name, "Running", versions.kinds[name])
+            await kubelet.end_all(name, 0)
+            await yard.reaches(name, "Succeeded", versions.kinds[name])
+        await test_kueue.change(yard, "fourth", {"runMode": {"pause": {"enabled": False}}})
+        await yard.reaches("fourth", "Running", test_kueue.JOBS["fourth"])
+        await kubelet.end_all("fourth", 0)
+        await yard.reaches("fourth", "Succeeded", test_kueue.JOBS["fourth"])
+        await test_kueue.usage(queues, 0)
+
+
+RUNNING = ("first", "second", "third")
+
+
+async def asked_of_kueue(queues: Queues) -> dict[str, tuple[str, Object, set[tuple[str, str]]]]:
+    """Of each Workload, its UID, what it asks for, and its conditions."""
+    return {
+        each["metadata"]["name"]: (
+            each["metadata"]["uid"],
+            each["spec"],
+            {(c["type"], c["status"]) for c in (each.get("status") or {}).get("conditions") or ()},
+        )
+        for each in await queues.workloads()
+    }

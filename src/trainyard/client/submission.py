@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from trainyard.client.job_view import Job
 from trainyard.client.provenance import SubmissionContext, record, state_of
 from trainyard.kinds.kind_registry import JOB_KINDS, KINDS
 from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.install_commands import command_for_crds
 from trainyard.kube import embedded_contract
 from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
@@ -121,7 +122,7 @@ async def _put(
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     if jobs and not target.socket:
-        await _check_served(target, *jobs[0])
+        await asyncio.gather(*(_check_definition(target, *each) for each in jobs))
     dependents = await _provide(client, prepared[: len(prepared) - len(jobs)], jobs)
     for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
         for claim, folder in volumes.items():
@@ -203,15 +204,42 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
         raise _taken(resource, body) from error
 
 
-async def _check_served(target: ClusterTarget, resource: Resource, body: dict[str, Any]) -> None:
-    """Raise CommandError where the server knows no jobs, before it has what belongs to them."""
+async def _check_definition(
+    target: ClusterTarget, resource: Resource, body: dict[str, Any]
+) -> None:
+    """Raise CommandError where the server does not know the kind or a field that the job has.
+
+    Before it gets what belongs to the job. Servers before 1.25 drop fields without a word.
+    """
     try:
-        await target.client.get(resource, body["metadata"].get("name", "x"), _key(body)[0])
+        stored = await target.client.create(resource, body, dry_run=True)
     except NotFound as error:
-        if not error.reason:  # the path, and not the object
+        if not error.reason:  # the path, and not the namespace
             raise await unserved(target) from error
+        return
     except KubeError:
-        return  # such as without the right to read: creation tells
+        return  # such as without the right to create: creation tells
+    if dropped := list(_dropped(body.get("spec"), stored.get("spec"), "spec")):
+        install = command_for_crds(await target.client.server_version())
+        raise CommandError(
+            f"the definition of {resource.full_name} in {target.title} is older than this "
+            f"trainyard and does not know {', '.join(dropped)}; apply that of this trainyard "
+            f"(`{install}`) or leave the field out"
+        )
+
+
+def _dropped(sent: Any, stored: Any, path: str) -> Iterator[str]:
+    """The fields that a server has left out."""
+    if isinstance(sent, dict):
+        kept = stored if isinstance(stored, dict) else {}
+        for name, value in sent.items():
+            if name in kept:
+                yield from _dropped(value, kept[name], f"{path}.{name}")
+            elif value is not None:
+                yield f"{path}.{name}"
+    elif isinstance(sent, list) and isinstance(stored, list):
+        for number, pair in enumerate(zip(sent, stored, strict=False)):
+            yield from _dropped(*pair, f"{path}[{number}]")
 
 
 async def _check_absent(client: Client, resource: Resource, body: dict[str, Any]) -> None:

@@ -43,6 +43,7 @@ from trainyard.schema.dataclass import dataclass
 Object = dict[str, Any]
 
 _WRITE = f"?fieldValidation=Strict&fieldManager={FIELD_MANAGER}"
+_DRY_RUN = f"?dryRun=All&fieldManager={FIELD_MANAGER}"
 _MAX_RETRY_AFTER_SECONDS = 30.0
 
 
@@ -217,14 +218,23 @@ class Client:
         return read_pages(get, what)
 
     async def create(
-        self, resource: Resource, body: Object, namespace: str | None = None
+        self,
+        resource: Resource,
+        body: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
     ) -> Object:
-        """Create an object in `namespace` (default: its own) and return it as stored."""
+        """Create an object in `namespace` (default: its own) and return it as stored.
+
+        With `dry_run` nothing is stored, and fields that the server does not know are left out.
+        """
         metadata = body.get("metadata") or {}
         namespace = namespace or metadata.get("namespace")
         name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
         what = f"create {_title(resource, namespace, name)}"
-        return await self._json("POST", resource.path(namespace) + _WRITE, what, body)
+        url = resource.path(namespace) + (_DRY_RUN if dry_run else _WRITE)
+        return await self._json("POST", url, what, body)
 
     async def replace(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
         """Write a whole object or subresource; `Conflict` unless its resourceVersion is current."""

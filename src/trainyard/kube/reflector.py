@@ -97,7 +97,7 @@ class Reflector(Generic[T]):
         self._undecodable: dict[tuple[str, str], str] = {}
         self.synced = asyncio.Event()
         """Set once the first list is in the sink."""
-        self.problem = ""
+        self.problem: NotFound | Forbidden | None = None
         """Why the server does not show the collection, if it refused the last request."""
 
     async def run(self) -> None:
@@ -141,7 +141,7 @@ class Reflector(Generic[T]):
             async for page in pages:
                 decoded += [item for item in map(self._try_decode, page.items) if item is not None]
                 page.items.clear()  # the next page is decoded before this name is bound anew
-        self.problem = ""
+        self.problem = None
         self._sink.replace(decoded, page.resource_version)
         self._seen = True
         self.synced.set()
@@ -198,10 +198,10 @@ class Reflector(Generic[T]):
             )
         return item
 
-    async def _handle_missing(self, error: KubeError) -> None:
+    async def _handle_missing(self, error: NotFound | Forbidden) -> None:
         if not self._retries_errors:
             raise error
-        self.problem = str(error)
+        self.problem = error
         # Once it has been seen, a collection does not become empty by being hidden from us.
         if not self._optional or self._seen:
             log.warning("%s", error)

@@ -20,7 +20,7 @@ from typing import Any
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.scheduling.kueue_workload import FLAVORS, WORKLOADS
 from trainyard.kube.client import Client, Selection
-from trainyard.kube.errors import KubeError
+from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.reflector import Reflector, wait_until_synced
 from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
@@ -144,8 +144,11 @@ class Controller:
     @property
     def problems(self) -> list[str]:
         """Why collections that it needs cannot be watched; it can do without nodes."""
+        found = [each.problem for each in self._all_reflectors if each.resource != NODES]
         return [
-            each.problem for each in self._all_reflectors if each.problem and each.resource != NODES
+            f"{each}; `trainyard doctor` says what to apply" if _is_undefined(each) else str(each)
+            for each in found
+            if each is not None
         ]
 
     async def _flush_events(self) -> None:
@@ -408,3 +411,8 @@ class Controller:
         self._probe_output.forget(uid)
         self._executor.refusals.forget(uid)
         self.reports.forget(uid)
+
+
+def _is_undefined(error: KubeError) -> bool:
+    """Whether the server does not know the resource at all, so that no object is missing."""
+    return isinstance(error, NotFound) and not error.reason
