@@ -218,6 +218,7 @@ def test_gpus_that_are_not_there_end_the_job_with_a_hint(trainyard: CommandLine)
         for line in output.splitlines()
         if line.startswith("PyTorchTrainingJob gpus cannot run")
     )
+    assert output.count("16 nvidia.com/gpu, this machine has 0") == 1, output
     assert "need 16 nvidia.com/gpu, this machine has 0" in last
     assert "--resource nvidia.com/gpu=16" in last
     trainyard.run("run", "-f", file, "--resource", "nvidia.com/gpu=16")

@@ -76,6 +76,7 @@ _NAMES_ELSEWHERE = {
     "describe": "show",
     "log": "logs",
     "rm": "delete",
+    "remove": "delete",
     "kill": "delete",
     "cancel": "delete",
     "attach": "exec",

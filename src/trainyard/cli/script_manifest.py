@@ -9,7 +9,6 @@ from pathlib import Path
 
 from trainyard.api.scripts.script_drafts import Draft
 from trainyard.api.scripts.script_files import ScriptMistake
-from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.machine.secret_redaction import redact_value, redact_words
 
 
@@ -19,7 +18,7 @@ def save(draft: Draft, file: str) -> None:
     Nobody else may read it if a variable in it looks like a secret.
     """
     path = Path(file)
-    text = draft.text(folder=str(path.absolute().parent), heading=heading(draft.options, file))
+    text = draft.text(folder=str(path.absolute().parent), heading=heading(draft, file))
     try:
         if path.exists() and path.read_text(encoding="utf-8") != text:
             raise ScriptMistake(
@@ -34,11 +33,18 @@ def save(draft: Draft, file: str) -> None:
         raise ScriptMistake(f"cannot write {file}: {(error.strerror or '').lower()}") from error
 
 
-def heading(options: ClusterShape, file: str) -> list[str]:
+def heading(draft: Draft, file: str) -> list[str]:
     """Return the comments of a manifest: the command that made it, and how to run it."""
+    options = draft.options
     words = [word.replace("\n", " ") for word in redact_words(sys.argv[1:])]
-    again = ["trainyard", "run", "-f", file or "FILE"]
+    again = run_command(draft, file)
     again += [f"--volume={claim}={folder}" for claim, folder in options.volumes.items()]
     again += [f"--resource={name}={amount}" for name, amount in options.resources.items()]
     again += [f"--image={pattern}={folder}" for pattern, folder in options.images]
     return [f"Made by: trainyard {shlex.join(words)}", f"Run it:  {shlex.join(again)}"]
+
+
+def run_command(draft: Draft, file: str) -> list[str]:
+    """Return the words that run a draft's manifest where it is meant to."""
+    where = ["--context", "CONTEXT"] if draft.on_cluster else []
+    return ["trainyard", "run", *where, "-f", file or "FILE"]

@@ -23,13 +23,15 @@ from trainyard.client.object_views import Object
 from trainyard.client.object_watcher import watch
 from trainyard.client.pod_views import PodView
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.reasons import EventReason, Phase
+from trainyard.kinds.shared.reasons import NEVER_HERE, EventReason, Phase
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import ApiError, KubeError, Unreachable
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
 _LAST_WORDS_SECONDS = 1.0
+_VERDICT_SECONDS = 1.0
+"""So long may a pod's own condition come after the event of the same."""
 _USAGE_SECONDS = 2.0
 _LAST_BYTES = 4096
 """Of a line that grows: more fits no terminal."""
@@ -235,9 +237,18 @@ class Follower:
             self._early.setdefault(str(about.get("uid")), []).append(obj)
         elif event not in self._warned:
             self._warned.add(event)
+            if NEVER_HERE in event[1]:  # told as the verdict, where nothing else is waited for
+                later = asyncio.get_running_loop().call_later
+                later(_VERDICT_SECONDS, self._warn_unless_verdict, about, event[1])
+                return
             is_failure = event[0] in (EventReason.REPLICA_FAILURE, EventReason.RESTART)
             text = _without_lines(event[1]) if is_failure else event[1]
             self._screen.warning(str(about.get("name")), text)
+
+    def _warn_unless_verdict(self, about: Object, message: str) -> None:
+        """Tell what a pod will never have here, unless the end of all tells it anyway."""
+        if not self.is_settled:
+            self._screen.warning(str(about.get("name")), message)
 
     def _show(self, job: Job) -> None:
         self._screen.job_changed(job)

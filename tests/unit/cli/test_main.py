@@ -59,6 +59,7 @@ def test_an_unknown_command_is_refused() -> None:
         ("get", "list"),
         ("apply", "submit"),
         ("stop", "pause"),
+        ("remove", "delete"),
     ],
 )
 def test_a_command_of_another_name_is_answered_with_ours(word: str, meant: str) -> None:

@@ -270,7 +270,11 @@ def test_gpus_are_shared_out_and_one_process_is_started_on_each() -> None:
     job, said = made(*pretended, "--replicas", "4", "train.py")
     assert container(job)["resources"] == {"limits": {"nvidia.com/gpu": 2}}
     assert job["spec"]["torchrunConfig"]["procPerNode"] == "2"
-    assert "4 replicas of 2 processes with 2 GPUs each" in said
+    assert "4 replicas, each with 2 GPUs and 2 processes\n" in said
+    job, said = made(*pretended, "--gpus", "1", "train.py")
+    assert "1 replica with 1 GPU\n" in said
+    job, said = made("--procs-per-replica", "2", "train.py")
+    assert "1 replica with 2 processes\n" in said
     job, _ = made(*pretended, "--gpus", "0", "train.py")
     assert "resources" not in container(job)
 
@@ -293,7 +297,10 @@ def test_folders_and_claims_are_mounted(folder: Path) -> None:
     assert sources[0] == {"hostPath": {"path": str(folder / "out")}}
     assert sources[1] == {"persistentVolumeClaim": {"claimName": "sets"}}
     assert (folder / "out").is_dir()
-    job, _ = made("--for-cluster", "--image", "any", "--volume", "sets:/in", "train.py")
+    arguments = ("--for-cluster", "--image", "any", "--volume", "sets:/in", "train.py")
+    text = CliRunner().invoke(cli, ["init", *arguments]).stdout
+    assert "\n# Run it:  trainyard run --context CONTEXT -f FILE\n" in text
+    job, _ = made(*arguments)
     pod = job["spec"]["replicaSpecs"][0]["template"]["spec"]
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "sets"}
 

@@ -306,12 +306,10 @@ class Draft:
         """One line: how it is launched, and why."""
         script = self.build()
         why = f", because {self.why}" if self.why else ""
-        many = "s" if script.replicas > 1 else ""
-        size = f"{script.replicas} replica{many}"
-        if script.processes > 1:
-            size += f" of {script.processes} processes"
-        if script.gpus:
-            size += f" with {script.gpus} GPU{'s' if script.gpus > 1 else ''} each"
+        has = [_counted(script.gpus, "GPU")] if script.gpus else []
+        has += [_counted(script.processes, "process")] if script.processes > 1 else []
+        each = ", each with " if script.replicas > 1 else " with "
+        size = _counted(script.replicas, "replica") + (each + " and ".join(has) if has else "")
         return f"{script.name}: launcher {self.launcher}{why}; {size}"
 
     def single_process_note(self) -> str:
@@ -363,6 +361,11 @@ class Draft:
                 if ours[name] and not is_whole:
                     found += itertools.islice(words, 1)
         return found
+
+
+def _counted(count: int, noun: str) -> str:
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{ending}"
 
 
 def _knows(text: str, option: str) -> bool:

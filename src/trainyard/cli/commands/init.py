@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from trainyard.api.interpreter_check import InterpreterError
@@ -9,7 +11,7 @@ from trainyard.api.scripts.script_drafts import Draft
 from trainyard.api.scripts.script_files import propose
 from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.cli.options import cluster_options
-from trainyard.cli.script_manifest import heading, save
+from trainyard.cli.script_manifest import heading, run_command, save
 from trainyard.cli.script_options import ScriptCommand, misplaced_note, script_options
 from trainyard.composition.cluster_shape import ClusterShape
 
@@ -41,7 +43,8 @@ def command(
     ):
         click.echo(line, err=True)
     if not script.save:
-        click.echo(draft.text(heading=heading(options, "")), nl=False)
+        click.echo(draft.text(heading=heading(draft, "")), nl=False)
         return
     save(draft, script.save)
-    click.echo(f"{script.save} written; run it: trainyard run -f {script.save}", err=True)
+    again = shlex.join(run_command(draft, script.save))
+    click.echo(f"{script.save} written; run it: {again}", err=True)
