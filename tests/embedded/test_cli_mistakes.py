@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -147,5 +149,33 @@ def test_running_a_job_that_exists_already_says_how_to_go_on(trainyard: CommandL
         output = trainyard.run("run", "-f", file, code=1)
         assert "default/twice already exists" in output
         assert "trainyard delete twice" in output
+        assert "`run` and `submit` do with --replace" in output
+        uid = first_uid(trainyard)
+        output = trainyard.run("run", "--replace", "-f", file, "--keep")
+        assert "PyTorchTrainingJob twice: Succeeded" in output
+        assert first_uid(trainyard) != uid
+        assert "Succeeded" in trainyard.run("run", "--replace", "-f", file)
+        assert "twice" not in trainyard.run("list")
+    finally:
+        trainyard.run("down")
+
+
+def first_uid(trainyard: CommandLine) -> str:
+    (found,) = json.loads(trainyard.run("list", "-o", "json"))["items"]
+    return str(found["metadata"]["uid"])
+
+
+def test_a_run_that_the_cluster_which_is_up_cannot_do_says_that_it_has_its_own(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    file = trainyard.manifest("m.yaml", job("elsewhere", ["/bin/true"]))
+    trainyard.run("up", "--resource", "nvidia.com/gpu=2")
+    try:
+        volume = f"sets={tmp_path / 'sets'}"
+        output = trainyard.run("run", "-f", file, "--volume", volume)
+        assert f"is without --volume {volume}: this runs on a cluster of its own" in output
+        output = trainyard.run("run", "-f", file, "--resource", "nvidia.com/gpu=2")
+        assert "of its own" not in output
+        assert f"logs: {trainyard.state}/pods" in output, "it has what was asked for"
     finally:
         trainyard.run("down")

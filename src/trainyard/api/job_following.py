@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from trainyard.client.cluster_target import ClusterTarget as ClusterTarget
 from trainyard.client.cluster_target import first_of
-from trainyard.client.job_actions import delete
+from trainyard.client.job_actions import delete, delete_namesakes
 from trainyard.client.job_follower import Follower
 from trainyard.client.job_follower import Screen as Screen
 from trainyard.client.job_view import Job
@@ -48,8 +48,13 @@ class Run:
         screen: Screen,
         stand_ins: StandIns,
         context: SubmissionContext,
+        *,
+        replaces: bool = False,
     ) -> Run:
-        """Submit the jobs of a manifest; raises Error where that cannot be."""
+        """Submit the jobs of a manifest; raises Error where that cannot be. With `replaces` jobs
+        of the same names are deleted first."""
+        if replaces:
+            await delete_namesakes(target, documents)
         return cls(target, await submit(target, documents, stand_ins, context), screen)
 
     @property

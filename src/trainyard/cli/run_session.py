@@ -188,8 +188,14 @@ class _RunSession:
         for line in self.introduction:
             self._screen.note(line)
         provenance = self.source.provenance(self._screen.note)
-        documents = self.documents
-        return await Run.submitted(self.target, documents, self._screen, StandIns(), provenance)
+        return await Run.submitted(
+            self.target,
+            self.documents,
+            self._screen,
+            StandIns(),
+            provenance,
+            replaces=self.source.replaces,
+        )
 
     def _command(self, verb: str, job: Job) -> str:
         return f"trainyard {verb} {job.name} {self.options}".rstrip()

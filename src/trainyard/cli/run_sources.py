@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class Source(Protocol):
     """Where the jobs of a run come from."""
 
+    replaces: bool
+    """Whether jobs of the same names are deleted first."""
+
     def read(self, namespace: str | None) -> ReadResult:
         """Read and check the jobs; raises TrainyardError."""
 
@@ -43,13 +46,14 @@ class FileSource:
         on_cluster: bool,
         python: str,
         snapshots: bool = False,
+        replaces: bool = False,
     ) -> None:
         """`python` is the interpreter of the embedded cluster that is up, "" without one.
 
         With `snapshots` the job runs a copy of the working folder.
         """
         self.file, self.options, self.on_cluster, self.python = file, options, on_cluster, python
-        self.snapshots = snapshots
+        self.snapshots, self.replaces = snapshots, replaces
         self._interpreter: Interpreter | None = None
         if not on_cluster and not options.images:  # whatever the manifest's image is
             self._interpreter = Interpreter(options, "", cluster_python=python)
@@ -74,8 +78,11 @@ class FileSource:
 class ScriptSource:
     """A script, which becomes a job."""
 
-    def __init__(self, draft: Draft, *, python: str, snapshots: bool = False) -> None:
+    def __init__(
+        self, draft: Draft, *, python: str, snapshots: bool = False, replaces: bool = False
+    ) -> None:
         self.draft, self.python, self.snapshots = draft, python, snapshots
+        self.replaces = replaces
 
     def read(self, namespace: str | None) -> ReadResult:
         self.draft.require()

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from trainyard.client.cluster_target import CommandError
+from trainyard.client.cluster_target import ClusterTarget, CommandError
+from trainyard.client.job_lookup import JobNotFound, find, together
 from trainyard.client.job_view import Job
 from trainyard.client.object_watcher import follow, watch_pods
+from trainyard.client.provenance import keep_end
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
-    from trainyard.manifest.reader import ReadResult
+    from trainyard.manifest.reader import Document, ReadResult
+
+_REPLACE_SECONDS = 300.0
 
 
 async def set_paused(client: Client, job: Job, *, paused: bool) -> bool:
@@ -92,6 +99,27 @@ async def delete(
         await client.delete(
             job.resource, job.name, job.namespace, uid=job.uid, propagation=propagation
         )
+
+
+async def delete_namesakes(target: ClusterTarget, documents: Iterable[Document]) -> None:
+    """Delete the jobs that have the names of those to be submitted, and wait until they and their
+    pods are gone; raises CommandError after five minutes."""
+    present = []
+    for job in (document.job for document in documents if document.job):
+        here = replace(target, namespace=job.metadata.namespace or target.namespace)
+        with contextlib.suppress(JobNotFound):
+            present.append(await find(here, f"{job.kind}/{job.metadata.name}"))
+    for old in present:
+        keep_end(target, old)
+        await delete(target.client, old)
+    try:
+        async with asyncio.timeout(_REPLACE_SECONDS):
+            await together(until_gone(target.client, old) for old in present)
+    except TimeoutError:
+        raise CommandError(
+            f"{', '.join(map(str, present))} and pods are not gone after {_REPLACE_SECONDS:g} s: "
+            "`trainyard explain` says what they wait for"
+        ) from None
 
 
 async def until_gone(client: Client, job: Job) -> None:

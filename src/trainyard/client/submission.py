@@ -252,9 +252,10 @@ async def _check_absent(client: Client, resource: Resource, body: dict[str, Any]
 
 def _taken(resource: Resource, body: dict[str, Any]) -> CommandError:
     namespace, name = _key(body)
+    where = "" if namespace == "default" else f" -n {namespace}"
     return CommandError(
         f"{resource.kind} {namespace}/{name} already exists; delete it first (trainyard delete "
-        f"{name}, or trainyard submit --replace) or give this one another name"
+        f"{name}{where}; `run` and `submit` do with --replace) or give this one another name"
     )
 
 

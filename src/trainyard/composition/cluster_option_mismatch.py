@@ -19,11 +19,7 @@ def check_options(
     allowed: AllowList = NOBODY_ELSE,
 ) -> None:
     """Raise TrainyardError if the user asked for something that this cluster does not have."""
-    differences = [
-        *_missing(found, options),
-        *_limits(found, options),
-        *_access(found, port, allowed),
-    ]
+    differences = [*lacking_options(found, options), *_access(found, port, allowed)]
     if not differences:
         return
     is_claim = any(text.startswith(("--volume", "--image")) for text in differences)
@@ -32,6 +28,11 @@ def check_options(
         f"the cluster is up already (process {found.pid}), without {', '.join(differences)}: "
         f"to change it, `trainyard down`, which ends its jobs' replicas, and `up` again{hint}"
     )
+
+
+def lacking_options(found: RunningCluster, options: ClusterShape) -> list[str]:
+    """The options that this cluster does not have, as they are typed."""
+    return [*_missing(found, options), *_limits(found, options)]
 
 
 def _missing(found: RunningCluster, options: ClusterShape) -> Iterator[str]:

@@ -87,6 +87,7 @@ class _RecordedSource:
 
     def __init__(self, again: Repetition) -> None:
         self.again = again
+        self.replaces = False
 
     def read(self, namespace: str | None) -> ReadResult:
         return self.again.manifest

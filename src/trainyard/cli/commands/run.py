@@ -16,7 +16,7 @@ from trainyard.cli.options import cluster_options, refuse_script, snapshot_optio
 from trainyard.cli.run_sources import FileSource, ScriptSource, Source
 from trainyard.cli.script_options import ScriptCommand, is_manifest, script_options
 from trainyard.composition.cluster_shape import ClusterShape
-from trainyard.machine.state_folder import find_cluster, require_linux
+from trainyard.machine.state_folder import RunningCluster, find_cluster, require_linux
 from trainyard.schema.errors import TrainyardError
 
 
@@ -35,6 +35,12 @@ from trainyard.schema.errors import TrainyardError
     is_flag=True,
     help="The same, without waiting for the end: leave the job there as soon as it is created.",
 )
+@click.option(
+    "--replace",
+    "replaces",
+    is_flag=True,
+    help="Delete jobs of the same name first, and wait until they and their pods are gone.",
+)
 @snapshot_option
 @script_options
 @cluster_options
@@ -44,6 +50,7 @@ def command(
     file: str | None,
     keep: bool,
     detach: bool,
+    replaces: bool,
     snapshots: bool,
     script: ScriptShape,
     options: ClusterShape,
@@ -51,10 +58,10 @@ def command(
 ) -> int:
     """Run SCRIPT, or the jobs in a manifest, to their end.
 
-    What follows SCRIPT is passed to it. Uses the embedded cluster that is up, or one of its own,
-    which ends with the command; with --kubeconfig or --context that cluster, where SCRIPT, if it
-    is one file, is carried along. Exit code 0 when all jobs succeeded, 1 when one failed, 130 when
-    interrupted.
+    What follows SCRIPT is passed to it. Uses the embedded cluster that is up, unless it lacks an
+    option, or one of its own, which ends with the command; with --kubeconfig or --context that
+    cluster, where SCRIPT, if it is one file, is carried along. Exit code 0 when all jobs succeeded,
+    1 when one failed, 130 when interrupted.
     """
     if not any(place[1:]):
         require_linux()
@@ -63,12 +70,21 @@ def command(
     if on_cluster and (keep or not options.is_default):
         raise click.UsageError("on a cluster there is nothing of this machine to say or to keep")
     keep = keep or detach
-    cluster = find_cluster() if keep or options.is_default else None
+    cluster = find_cluster()
+    if cluster is not None and not keep and not _has_options(cluster, options):
+        cluster = None
     python = cluster.python if cluster else ""
     if snapshots and not file and words:
         words = (_path_from_working_folder(words[0]), *words[1:])
     source = _source(
-        words, file, script, options, on_cluster=on_cluster, python=python, snapshots=snapshots
+        words,
+        file,
+        script,
+        options,
+        on_cluster=on_cluster,
+        python=python,
+        snapshots=snapshots,
+        replaces=replaces,
     )
     if on_cluster:
         from trainyard.cli.run_session import run_on_cluster
@@ -83,6 +99,21 @@ def command(
     return run_here(
         source, options, place[0], on_background=on_background, keep=keep, detach=detach
     )
+
+
+def _has_options(cluster: RunningCluster, options: ClusterShape) -> bool:
+    """Whether the cluster that is up can run this; if not, that is said."""
+    if options.is_default:
+        return True
+    from trainyard.composition.cluster_option_mismatch import lacking_options
+
+    if lacking := lacking_options(cluster, options):
+        click.echo(
+            f"note: the cluster that is up (process {cluster.pid}) is without "
+            f"{', '.join(lacking)}: this runs on a cluster of its own",
+            err=True,
+        )
+    return not lacking
 
 
 def run_here(
@@ -117,6 +148,7 @@ def _source(
     on_cluster: bool,
     python: str,
     snapshots: bool,
+    replaces: bool,
 ) -> Source:
     """Return what is to run; raises UsageError where that is not clear."""
     if words and is_manifest(words[0]) and file is None and not script.is_module:
@@ -127,7 +159,7 @@ def _source(
                 "name a script, trainyard run train.py, or a manifest, trainyard run job.yaml"
             )
         draft = Draft(words, script, options, on_cluster=on_cluster, cluster_python=python)
-        return ScriptSource(draft, python=python, snapshots=snapshots)
+        return ScriptSource(draft, python=python, snapshots=snapshots, replaces=replaces)
     if words:
         raise click.UsageError(f"{words[0]} is one too many: {file} says what runs")
     if script:
@@ -135,7 +167,14 @@ def _source(
     refuse_script(file)
     if file != "-" and not os.path.exists(file):
         raise TrainyardError(f"cannot read {file}: no such file or directory")
-    return FileSource(file, options, on_cluster=on_cluster, python=python, snapshots=snapshots)
+    return FileSource(
+        file,
+        options,
+        on_cluster=on_cluster,
+        python=python,
+        snapshots=snapshots,
+        replaces=replaces,
+    )
 
 
 def _path_from_working_folder(script: str) -> str:
