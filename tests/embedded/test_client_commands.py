@@ -106,6 +106,33 @@ def test_a_manifest_from_standard_input_is_submitted(trainyard: CommandLine) -> 
     trainyard.run("delete", "piped")
 
 
+@pytest.mark.parametrize("command", [("submit",), ("run", "-d")], ids=["submit", "run"])
+def test_a_claim_without_a_folder_is_told_where_nobody_follows(
+    trainyard: CommandLine, command: tuple[str, ...]
+) -> None:
+    name = f"claims-{command[0]}"
+    volumes = [
+        {"name": claim, "persistentVolumeClaim": {"claimName": f"{name}-{claim}"}}
+        for claim in ("kept", "named", "empty")
+    ]
+    mounts = [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in volumes]
+    obj = job(name, _FOREVER, container={"volumeMounts": mounts}, pod={"volumes": volumes})
+    other = generic(f"{name}-first", "true")
+    file = trainyard.manifest(f"{name}.yaml", obj)
+    kept = trainyard.state / "volumes" / "default" / f"{name}-kept"
+    kept.mkdir(parents=True)
+    (kept / "set.csv").touch()
+    folder = f"{name}-named={trainyard.folder}"
+    trainyard.run(
+        "submit", "-f", trainyard.manifest("first.yaml", other), "--volume", folder
+    )  # the claim keeps its folder
+    output = trainyard.run(*command, "-f", file)
+    (warning,) = [line for line in output.splitlines() if "is not mapped to a folder" in line]
+    assert warning.startswith(f"warning: claim '{name}-empty' is")
+    assert warning.endswith(f"--volume {name}-empty=DIR")
+    trainyard.run("delete", name, f"{name}-first")
+
+
 def test_nothing_is_created_when_one_of_the_files_is_wrong(trainyard: CommandLine) -> None:
     good = trainyard.manifest("good.yaml", generic("good", "true"))
     bad = trainyard.manifest("bad.yaml", {**generic("bad", "true"), "kind": "GenericJobb"})

@@ -13,6 +13,7 @@ from trainyard.api.errors import WaitTimeout
 from trainyard.api.job_manifests import Manifest, read_to_submit
 from trainyard.api.options import check, image_pairs, several
 from trainyard.client import job_actions
+from trainyard.client.claim_folders import empty_claims as empty_claims
 from trainyard.client.job_actions import Named as Named
 from trainyard.client.job_actions import names_in as names_in
 from trainyard.client.job_lookup import JobNotFound, together

@@ -171,6 +171,10 @@ class _RunSession:
         run = await self._submitted()
         for job in run.jobs:
             self._screen.note(f"{job} created; to follow it: {self._command('logs -f', job)}")
+        from trainyard.api.job_changes import empty_claims
+
+        for text in await empty_claims(self.target, run.jobs):
+            self._screen.note(f"warning: {text}")
         return 0
 
     async def to_the_end(self, *, clean: bool) -> int:

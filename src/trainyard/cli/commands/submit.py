@@ -9,7 +9,7 @@ import click
 
 from trainyard.api.async_client import AsyncClient
 from trainyard.api.commands import Where, ask
-from trainyard.api.job_changes import copy_of, names_in
+from trainyard.api.job_changes import copy_of, empty_claims, names_in
 from trainyard.api.views import Job
 from trainyard.cli.job_options import with_where
 from trainyard.cli.manifest_input import read_jobs
@@ -58,6 +58,8 @@ def command(
         for result in results:
             jobs = await client.submit(result, volumes=volumes, images=images, snapshot=snapshots)
             _print_created(jobs, names_only=output == "name")
+            for text in await empty_claims(await client.target(), jobs):
+                click.echo(f"warning: {text}", err=True)
 
     ask(where, submit)
 
