@@ -11,6 +11,7 @@ from trainyard.kinds.kind_admission import check
 
 RULE = "spec.replicaSpecs.0.restartPolicy"
 TORCHRUN = {"enabled": True}
+PYTORCH = "spec.replicaSpecs.0.template.spec.containers.0"
 
 
 def rules(success: list[Any], failure: list[Any]) -> dict[str, Any]:
@@ -208,6 +209,45 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         m.pytorch(torchrunConfig={"procPerNode": "8"}),
         "spec.torchrunConfig",
         "enabled is not true",
+    ),
+    "a variable of ranks in arguments of torchrun's": (
+        m.changed(
+            m.pytorch(torchrunConfig=TORCHRUN), f"{PYTORCH}.args", ["a.py", "$(MASTER_ADDR)"]
+        ),
+        f"{PYTORCH.replace('.0', '[0]')}.args[1]",
+        "$(MASTER_ADDR) stays as it is: torchrun sets it for the processes",
+    ),
+    "a variable of ranks in a value that stands before it": (
+        m.changed(
+            m.generic(),
+            f"{PYTORCH}.env",
+            [{"name": "U", "value": "tcp://$(RANK)"}, {"name": "RANK", "value": "$(rank)"}],
+        ),
+        f"{PYTORCH.replace('.0', '[0]')}.env[0].value",
+        "$(RANK) stays as it is: a GenericJob sets no",
+    ),
+    "a variable of ranks that replicas of one rank lack": (
+        m.changed(m.pytorch(), f"{PYTORCH}.args", ["a.py", "--gpu=$(LOCAL_RANK)"]),
+        f"{PYTORCH.replace('.0', '[0]')}.args[1]",
+        "$(LOCAL_RANK) stays as it is: a job without torchrun",
+    ),
+    "a variable of ranks in a DeepSpeedJob": (
+        m.changed(
+            m.deepspeed(),
+            "spec.worker.template.spec.containers.0.env",
+            [{"name": "U", "value": "$(MASTER_PORT)"}],
+        ),
+        "spec.worker.template.spec.containers[0].env[0].value",
+        "$(MASTER_PORT) stays as it is: the launcher sets it",
+    ),
+    "a variable of ranks in a ColossalAIJob": (
+        m.changed(
+            m.colossalai(),
+            "spec.replicaSpecs.1.template.spec.containers.0.env",
+            [{"name": "U", "value": "$(WORLD_SIZE)"}],
+        ),
+        "spec.replicaSpecs[1].template.spec.containers[0].env[0].value",
+        "$(WORLD_SIZE) stays as it is: the launcher sets it",
     ),
     "the command of a DeepSpeedJob": (
         m.changed(m.deepspeed(), "spec.worker.template.spec.containers.0.command", ["./run.sh"]),
@@ -427,6 +467,22 @@ def test_old_spellings_mean_the_same() -> None:
     )
     assert check(old).obj == new
     assert check(old).model == check(new).model
+
+
+@pytest.mark.parametrize(
+    ("made", "fields"),
+    [
+        (m.pytorch, {"args": ["$(MASTER_ADDR):$(MASTER_PORT)", "$(RANK)/$(WORLD_SIZE)"]}),
+        (m.generic, {"args": ["$$(RANK)", "$(HOSTNAME)", "$(date)"]}),
+        (m.generic, {"env": [{"name": "RANK", "value": "$(rank)"}], "args": ["--rank=$(RANK)"]}),
+        (m.generic, {"envFrom": [{"configMapRef": {"name": "c"}}], "args": ["$(MASTER_ADDR)"]}),
+    ],
+)
+def test_references_to_what_a_container_has_are_not_told(made: Any, fields: dict[str, Any]) -> None:
+    obj = made()
+    for field, value in fields.items():
+        obj = m.changed(obj, f"{PYTORCH}.{field}", value)
+    assert [p for p in check(obj).problems if "stays as it is" in p.message] == []
 
 
 def test_both_spellings_with_the_same_value_are_one() -> None:

@@ -93,6 +93,9 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
         yield from pod_template_rules.check_template(
             replica.template, (*here, "template"), needs_container=is_worker
         )
+        yield from process_rules.check_references(
+            replica.template, (*here, "template"), (), process_rules.SET_BY_LAUNCHER
+        )
         yield from job_rules.check_limit(
             replica.restart_policy, spec.run_policy.pod_failure_policy, here
         )

@@ -48,6 +48,9 @@ def check(job: DeepSpeedJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, [WORKER], [LEGACY_MASTER]),
         *job_rules.check_elastic(spec.elastic, bounds),
         *pod_template_rules.check_template(spec.worker.template, template),
+        *process_rules.check_references(
+            spec.worker.template, template, (), process_rules.SET_BY_LAUNCHER
+        ),
         *_launch(spec),
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *check_failure_policy(spec.run_policy.pod_failure_policy, {WORKER: spec.worker.template}),

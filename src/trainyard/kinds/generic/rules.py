@@ -9,13 +9,14 @@ from typing import Any
 from trainyard.kinds.generic import finish_rules
 from trainyard.kinds.generic.finish_rules import indexes_of
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, GenericJob, GenericJobSpec
-from trainyard.kinds.shared import job_rules
+from trainyard.kinds.shared import job_rules, process_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.pods import pod_template_rules
 from trainyard.schema.object_names import is_plain_label
 from trainyard.schema.problems import Path, Problem, error, warning
 
 _REPLICAS: Path = ("spec", "replicaSpecs")
+_NO_RANKS = "a GenericJob sets no variables of ranks; set it in env, by $(rank) and $(service.…)"
 _CONTAINERS = ("containers", "initContainers")
 
 
@@ -45,6 +46,7 @@ def check(job: GenericJob) -> list[Problem]:
         path = (*_REPLICAS, index, "template")
         problems += pod_template_rules.check_template(replica.template, path)
         problems += _variables(replica.template, spec, counts, path)
+        problems += process_rules.check_references(replica.template, path, (), _NO_RANKS)
     return problems
 
 

@@ -19,6 +19,15 @@ from trainyard.schema.problems import Path, Problem, error, warning
 _PYTHON = re.compile(r"(.*/)?(python|torchrun)[\d.]*\Z")
 _COUNT = re.compile(r"[1-9]\d{0,4}\Z", re.ASCII)
 
+_RANK_VARIABLES = {
+    False: (
+        ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"),
+        "a job without torchrun has one rank in each replica, and no such variable",
+    ),
+    True: ((), "torchrun sets it for the processes that it starts; read it from os.environ there"),
+}
+"""By whether torchrun launches: what containers have, and where the others are."""
+
 
 def check(job: PyTorchTrainingJob) -> list[Problem]:
     """Every problem that the schema does not show."""
@@ -48,6 +57,9 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
     for index, replica in enumerate(spec.replica_specs):
         here = (*path, index)
         problems += pod_template_rules.check_template(replica.template, (*here, "template"))
+        problems += process_rules.check_references(
+            replica.template, (*here, "template"), *_RANK_VARIABLES[spec.torchrun_config.enabled]
+        )
         if everybody and replica.restart_policy is RestartPolicy.ALWAYS:
             why = "successPolicy is AllReplicas, so an exit 0 is final; write OnFailure"
             problems.append(warning((*here, "restartPolicy"), f"restarts failures only: {why}"))
