@@ -1,9 +1,10 @@
 """A bare client: what any client reaches that makes an operator's requests and decides nothing.
 
 Run as a program it waits for a line on its input, creates the pods of all jobs of a namespace, and
-ends: `python -m bench.bare KUBECONFIG NAMESPACE pods|writes`. `pods`: nothing else. `writes`: as
-the operator does, first each job's Service, then its pods, now and then a status of a job before,
-and all the while it watches and decodes the three.
+ends: `python -m bench.bare KUBECONFIG NAMESPACE pods|writes`. `pods`: nothing else. `writes`: what
+the operator writes, in its order, each once the server has accepted what it depends on: a job's
+status, its Service, its pods; its second status after the other jobs' pods; its events two seconds
+after what they tell of. All the while it watches and decodes the three.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from trainyard.kinds.kind_registry import describe
 from trainyard.kinds.shared.job_settings import Settings
 from trainyard.kube.cluster_transport import ClusterTransport
 from trainyard.kube.credentials import load
-from trainyard.kube.resources import PODS, SERVICES, Resource
+from trainyard.kube.resources import EVENTS, PODS, SERVICES, Resource
 from trainyard.lifecycle import Observed, Owned, Pod, plan
-from trainyard.lifecycle.actions import Create, Plan
+from trainyard.lifecycle.actions import Create, Event, Plan
 
 AT_ONCE = 32
+_EVENT_SENDERS = 8
+_EVENT_DELAY_SECONDS = 2.0
+"""Both as in the operator, whose events give way to other requests for so long."""
 _WRITE = "fieldValidation=Strict&fieldManager=trainyard"
 
 
@@ -42,6 +46,7 @@ class Bare:
         self._route = route
         self._where = where
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._events: asyncio.Queue[tuple[float, dict[str, Any]]] = asyncio.Queue()
 
     async def send(self, method: str, path: str, body: Any = None) -> bytes:
         """One request; the answer as it came."""
@@ -61,10 +66,39 @@ class Bare:
         path = f"{action.resource.path(self._where)}?{_WRITE}"
         await self.send("POST", path, action.manifest())
 
-    async def status(self, job: Mapping[str, Any], status: Any) -> None:
-        """Write a job's status."""
+    async def status(self, job: Mapping[str, Any], status: Any) -> dict[str, Any]:
+        """Write a job's status; returns the job as stored."""
         path = JOBS.path(self._where, job["metadata"]["name"], "status")
-        orjson.loads(await self.send("PUT", f"{path}?{_WRITE}", {**job, "status": status}))
+        stored = await self.send("PUT", f"{path}?{_WRITE}", {**job, "status": status})
+        return orjson.loads(stored)  # type: ignore[no-any-return]
+
+    def emit(self, job: Mapping[str, Any], event: Event) -> None:
+        """Have an event about a job sent later."""
+        name = job["metadata"]["name"]
+        about = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": name}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}.{uuid.uuid4().hex[:16]}", "namespace": self._where},
+            "involvedObject": {**about, "namespace": self._where},
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
+        }
+        due = asyncio.get_running_loop().time() + _EVENT_DELAY_SECONDS
+        self._events.put_nowait((due, manifest))
+
+    async def send_events(self) -> None:
+        """Send what `emit` was given, each when it is due, until cancelled."""
+        while True:
+            due, manifest = await self._events.get()
+            await asyncio.sleep(due - asyncio.get_running_loop().time())
+            await self.send("POST", f"{EVENTS.path(self._where)}?{_WRITE}", manifest)
+            self._events.task_done()
+
+    async def until_events_are_sent(self) -> None:
+        """Returns once the server has all of them."""
+        await self._events.join()
 
     async def watch(self, resource: Resource) -> None:
         """Decode all that happens."""
@@ -84,25 +118,26 @@ async def main(kubeconfig: str, where: str, which: str) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=100)) as session:
         bare = Bare(session, route, where)
         listed = orjson.loads(await bare.send("GET", JOBS.path(where)))["items"]
-        plans = [(job, *_plans(job)) for job in listed]
-        watches = []
+        jobs = deque((job, *_plans(job)) for job in listed)
+        beside = []
         if which == "writes":
-            watches = [asyncio.create_task(bare.watch(each)) for each in (JOBS, PODS, SERVICES)]
+            beside = [asyncio.create_task(bare.watch(each)) for each in (JOBS, PODS, SERVICES)]
+            beside += [asyncio.create_task(bare.send_events()) for _ in range(_EVENT_SENDERS)]
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        jobs = iter(plans)
-        job_by_job = _write if which == "writes" else _only_pods
-        await asyncio.gather(*(job_by_job(bare, jobs) for _ in range(AT_ONCE)))
+        worker = _write if which == "writes" else _only_pods
+        await asyncio.gather(*(worker(bare, jobs) for _ in range(AT_ONCE)))
+        await bare.until_events_are_sent()
         print("done", flush=True)
         await asyncio.to_thread(sys.stdin.readline)  # whoever measures looks at this process first
-        for watch in watches:
-            watch.cancel()
-        await asyncio.wait([*watches, asyncio.create_task(asyncio.sleep(0))])
+        for task in beside:
+            task.cancel()
+        await asyncio.wait([*beside, asyncio.create_task(asyncio.sleep(0))])
     await route.aclose()
 
 
-def _plans(job: dict[str, Any]) -> tuple[Plan, Any]:
-    """The first plan for a job, and its status as it is once all of that is created."""
+def _plans(job: dict[str, Any]) -> tuple[Plan, Plan]:
+    """The first plan for a job, and the one once all of that is created."""
     job |= {"apiVersion": JOBS.api_version, "kind": JOBS.kind}
     model: Any = admit(dict(job)).model
     workload, now, settings = describe(model, Settings()), datetime.now(UTC), Settings()
@@ -114,32 +149,32 @@ def _plans(job: dict[str, Any]) -> tuple[Plan, Any]:
         pods=tuple(Pod.decode(each) for resource, each in made if resource == PODS),
         owned=tuple(Owned.decode(resource, each) for resource, each in made if resource != PODS),
     )
-    return first, plan(workload, first.status, observed, now, settings).status
+    return first, plan(workload, first.status, observed, now, settings)
 
 
 def _creates(made: Plan) -> list[Create]:
     return [each for each in made.actions if isinstance(each, Create)]
 
 
-async def _only_pods(bare: Bare, jobs: Any) -> None:
-    for _, first, _ in jobs:
+async def _only_pods(bare: Bare, jobs: deque[Any]) -> None:
+    while jobs:
+        _, first, _ = jobs.popleft()
         pods = [each for each in _creates(first) if each.resource == PODS]
         await asyncio.gather(*map(bare.create, pods))
 
 
-async def _write(bare: Bare, jobs: Any) -> None:
-    """In the operator's order: a status after every third job, the others at last."""
-    later: deque[tuple[Any, Any]] = deque()
-    for number, (job, first, status) in enumerate(jobs):
-        made = _creates(first)
+async def _write(bare: Bare, jobs: deque[Any]) -> None:
+    while jobs:
+        job, plan, following = jobs.popleft()
+        stored = await bare.status(job, plan.status)
+        made = _creates(plan)
         for is_pod in (False, True):
             of_step = [each for each in made if (each.resource == PODS) is is_pod]
             await asyncio.gather(*map(bare.create, of_step))
-        later.append((job, status))
-        if number % 3 == 2:
-            await bare.status(*later.popleft())
-    for each in later:
-        await bare.status(*each)
+        for event in plan.events:
+            bare.emit(stored, event)
+        if following is not None:
+            jobs.append((stored, following, None))
 
 
 if __name__ == "__main__":
