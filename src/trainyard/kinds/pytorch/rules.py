@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from trainyard.kinds.pytorch import KIND, options
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
@@ -131,32 +132,33 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
         return
     yield from options.check(config)
     for index, replica in enumerate(spec.replica_specs):
-        found = pod_template_rules.trainer(replica.template, KIND, replica.type)
-        if found is None:
-            continue
-        which, container = found
-        path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", which)
+        if found := pod_template_rules.trainer(replica.template, KIND, replica.type):
+            path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
+            yield from _torchrun_container(spec, found[1], path)
+
+
+def _torchrun_container(
+    spec: PyTorchTrainingJobSpec, container: Mapping[str, Any], path: Path
+) -> Iterator[Problem]:
+    config, args = spec.torchrun_config, container.get("args")
+    if not spec.run_mode.debug.enabled:
         # torchrun starts what is in args; a script in command would be ignored (decision 6).
-        if not container.get("args") and not spec.run_mode.debug.enabled:
+        if not args:
             message = "is required under torchrun, which ignores command; move the script to args"
             yield error((*path, "args"), message)
-        elif not spec.run_mode.debug.enabled:
-            yield from options.check_args(config, container["args"], (*path, "args"))
-        command = container.get("command") or []
-        if (
-            command
-            and container.get("args")
-            and not (len(command) == 1 and _PYTHON.match(command[0]))
-        ):
-            yield job_rules.ignored((*path, "command"), "torchrun starts the script in args")
-        if _COUNT.match(config.proc_per_node):
-            yield from process_rules.check_processes(
-                int(config.proc_per_node),
-                "torchrunConfig.procPerNode",
-                (*path, "resources"),
-                container,
-                is_given="proc_per_node" in config.model_fields_set,
-            )
-        if config.proc_per_node == "gpu" and not pod_template_rules.gpu_count(container):
-            message = "procPerNode is gpu, but the container asks for none; one process is started"
-            yield warning((*path, "resources"), message)
+        else:
+            yield from options.check_args(config, args, (*path, "args"))
+    command = container.get("command") or []
+    if command and args and not (len(command) == 1 and _PYTHON.match(command[0])):
+        yield job_rules.ignored((*path, "command"), "torchrun starts the script in args")
+    if _COUNT.match(config.proc_per_node):
+        yield from process_rules.check_processes(
+            int(config.proc_per_node),
+            "torchrunConfig.procPerNode",
+            (*path, "resources"),
+            container,
+            is_given="proc_per_node" in config.model_fields_set,
+        )
+    if config.proc_per_node == "gpu" and not pod_template_rules.gpu_count(container):
+        message = "procPerNode is gpu, but the container asks for none; one process is started"
+        yield warning((*path, "resources"), message)
