@@ -59,7 +59,7 @@ _COMMANDS = {
 }
 """Command to the module of `commands` that defines it as `command`, and its summary."""
 
-_OUTPUT_LOST = "error: cannot write the output: {}"
+_OUTPUT_LOST = "cannot write the output: {}"
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _LINUX_ONLY = ("up", "down", "restart", "doctor", "status", "kubeconfig")
@@ -162,28 +162,30 @@ def main() -> None:
         code = _run_command()
     except _PipeBroke:
         _exit_without_flushing(141)
-    except (TrainyardError, ModuleNotFoundError, BaseExceptionGroup) as error:
+    except (TrainyardError, ModuleNotFoundError, OSError, BaseExceptionGroup) as error:
         if _is_broken_pipe(error):
             _exit_without_flushing(141)
         from trainyard.composition.expected_errors import expected_error
 
-        expected = expected_error(error)
+        expected = expected_error(error) or _output_error(error)
         if expected is None:
             raise
         # Problems of a manifest say themselves that they are errors.
         prefix = "" if isinstance(expected, InvalidManifest) else "error: "
         click.echo(f"{prefix}{expected}", err=True)
         code, is_reported = 1, True
-    except OSError as error:
-        if error.errno not in _DISK_FULL or error.filename is not None:
-            raise
-        click.echo(_OUTPUT_LOST.format(error.strerror), err=True)
-        code, is_reported = 1, True
     else:
         is_reported = False
     if _fails_to_flush(is_reported):
         _exit_without_flushing(code or 1)
     _exit_now(code)
+
+
+def _output_error(error: BaseException) -> TrainyardError | None:
+    """The error for what could not be printed; files have names."""
+    if not isinstance(error, OSError) or error.errno not in _DISK_FULL:
+        return None
+    return TrainyardError(_OUTPUT_LOST.format(error.strerror))
 
 
 def _is_broken_pipe(error: BaseException) -> bool:
@@ -229,7 +231,7 @@ def _fails_to_flush(is_reported: bool) -> bool:
         _exit_without_flushing(141)
     except OSError as error:
         if not is_reported:
-            click.echo(_OUTPUT_LOST.format(error.strerror), err=True)
+            click.echo(f"error: {_OUTPUT_LOST.format(error.strerror)}", err=True)
         return True
     return False
 

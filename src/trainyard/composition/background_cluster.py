@@ -27,6 +27,7 @@ from trainyard.machine.state_folder import (
     RunningCluster,
     find_cluster,
     state_folder,
+    why_cluster_is_down,
 )
 from trainyard.machine.users import NOBODY_ELSE, AllowList
 from trainyard.schema.errors import TrainyardError
@@ -80,8 +81,10 @@ def ensure_up(
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     found = find_cluster(paths.folder)
-    if answer == FOLDER_BUSY.encode() and (found := found or _await_other(paths)) is not None:
-        return found
+    if answer == FOLDER_BUSY.encode():
+        if (found := found or _await_other(paths)) is not None:
+            return found
+        answer = why_cluster_is_down(paths).encode() or answer
     state, _, warnings = answer.partition(b"\n")
     if state != _READY or found is None:
         reason = answer.decode(errors="replace") or f"it ended at once; see {paths.log}"

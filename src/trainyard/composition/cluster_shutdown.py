@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from trainyard.embedded.node.pod_runtime_process import PodRuntimeGone, find_pod_runtime
 from trainyard.machine import folder_lock
-from trainyard.machine.ownership import check_folder
+from trainyard.machine.ownership import FolderLost, check_folder
 from trainyard.machine.state_folder import Paths, find_cluster
 from trainyard.podruntime.wire import SOCKET_NAME
 from trainyard.schema.errors import TrainyardError
@@ -20,10 +20,16 @@ _END_SECONDS = 15.0
 def end_cluster(paths: Paths) -> bool:
     """End the cluster of a state folder with all that runs in it; return whether there was one.
 
-    Raises NotOurs for the folder of another user, TrainyardError when the process does not end.
+    Raises NotOurs for the folder of another user, FolderLost where none can be found in it, and
+    TrainyardError when the process does not end.
     """
-    found = find_cluster(paths.folder)
-    check_folder(paths.folder, owner=True)
+    try:
+        found = find_cluster(paths.folder)
+        check_folder(paths.folder, owner=True)
+    except FolderLost:
+        if _end_lost_pod_runtime(paths):
+            return True
+        raise
     if found is not None:
         end_process(found.pid)
     # A cluster that was killed leaves its replicas to the shim.

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from trainyard.schema.errors import TrainyardError
 
 _NOT_IN_THE_IMAGE = ("trainyard.embedded", "trainyard.podruntime")
+
+
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room there"),
+    errno.EROFS: "mount it for writing",
+    **dict.fromkeys((errno.EIO, errno.ENOTCONN, errno.ESTALE), "mend its disk, or mount it again"),
+}
+"""What to do about faults of a file system, which any access may meet."""
+
+
+class FileSystemFault(TrainyardError):
+    """A file cannot be used, whatever this program does with it."""
 
 
 class NotInTheImage(TrainyardError):
@@ -14,11 +29,11 @@ class NotInTheImage(TrainyardError):
 def expected_error(error: BaseException) -> TrainyardError | None:
     """Return the error that is meant for the user, also from within a task group; None: a defect.
 
-    With several errors in a group the first one counts. An error that a limit of the system caused
-    is replaced by one that names the limit.
+    With several errors in a group the first one counts. An error that a limit of the system, or a
+    fault of a file system, caused is replaced by one that names it.
     """
-    if (limit := _limit_error(error)) is not None:
-        return limit
+    if (fault := _system_error(error)) is not None:
+        return fault
     if isinstance(error, ModuleNotFoundError) and error.name in _NOT_IN_THE_IMAGE:
         return NotInTheImage(
             "this installation is the operator's image, which is without the embedded cluster and "
@@ -33,11 +48,14 @@ def expected_error(error: BaseException) -> TrainyardError | None:
     return found if rest is None and isinstance(found, TrainyardError) else None
 
 
-def _limit_error(error: BaseException) -> TrainyardError | None:
+def _system_error(error: BaseException) -> TrainyardError | None:
     if isinstance(error, BaseExceptionGroup):
-        return next(filter(None, map(_limit_error, error.exceptions)), None)
+        return next(filter(None, map(_system_error, error.exceptions)), None)
     if not isinstance(error, OSError):
         return None
+    if error.errno in _REMEDIES and error.filename is not None:
+        path = os.fsdecode(error.filename)
+        return FileSystemFault(f"cannot use {path}: {error.strerror}; {_REMEDIES[error.errno]}")
     from trainyard.machine import rlimits
 
     return rlimits.explain_limit_error(error)

@@ -28,6 +28,10 @@ class NotOurs(TrainyardError):
     """Another user owns a path, or can replace what is there."""
 
 
+class FolderLost(TrainyardError):
+    """The file system of a folder, or its disk, is gone."""
+
+
 class Peer(NamedTuple):
     """The process at the other end of a Unix socket, as it was when it connected or listened."""
 
@@ -73,7 +77,8 @@ def check_folder(folder: Path, *, owner: bool = False) -> None:
     That is so of one that others own or may write to, and of one below such a folder, where they
     could put another in its place; a sticky folder such as /tmp does not let them. What lies above
     may also belong to whoever owns the home folder, whose shell we run. With `owner` the folder
-    has to be this user's own. One that does not exist is nobody's.
+    has to be this user's own. One that does not exist is nobody's. Raises FolderLost where it
+    cannot be looked at.
     """
     us = os.geteuid()
     for path, status, is_last in _folders_on_path(folder):
@@ -143,6 +148,11 @@ def _folders_on_path(folder: Path) -> Iterator[tuple[Path, os.stat_result, bool]
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
             return
+        except OSError as error:
+            raise FolderLost(
+                f"cannot use the state folder {folder}: {error.strerror} ({path}); mend its disk, "
+                "or mount it again; what runs there is ended by: trainyard down"
+            ) from None
         if not stat.S_ISLNK(status.st_mode):
             current = path
             yield path, status, not left

@@ -328,6 +328,11 @@ def why_cluster_is_down(paths: Paths) -> str:
         )
     if problem := record_problem(paths):
         return f"{paths.record} cannot be read ({problem}) and is ignored"
+    if (found := _recorded_process(paths)) is not None:
+        return (
+            f"process {found.pid} still runs it, but not here: it listens at {found.socket}; if "
+            "this folder was moved, move it back, or end it and its replicas with: trainyard down"
+        )
     if paths.record.exists():
         return (
             "it was killed; `trainyard up` takes over the replicas that still run, "
@@ -341,6 +346,16 @@ def why_cluster_is_down(paths: Paths) -> str:
         return ""
     last = lines[-1] if lines else ""
     return f"the last one failed: {last.partition(FAILED)[2]}" if FAILED in last else ""
+
+
+def _recorded_process(paths: Paths) -> RunningCluster | None:
+    """The record of a folder whose process has the lock of the folder, so that it lives."""
+    try:
+        found, inode = _read_record(paths), os.stat(paths.lock).st_ino
+        locks = Path("/proc/locks").read_text()
+    except (OSError, ValueError):
+        return None
+    return found if re.search(rf" {found.pid} \w+:\w+:{inode} ", locks) else None
 
 
 def is_disk_full(folder: Path) -> bool:

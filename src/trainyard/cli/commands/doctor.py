@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.machine.ownership import NotOurs
+from trainyard.machine.ownership import FolderLost, NotOurs
 from trainyard.machine.state_folder import (
     Paths,
     RunningCluster,
@@ -91,7 +91,7 @@ def _examine_machine() -> list[DoctorFinding]:
     try:
         paths = Paths(state_folder())
         cluster = find_cluster(paths.folder)
-    except StateError as error:
+    except (StateError, FolderLost) as error:
         paths, folder_problem = Paths(Path(os.devnull) / "nowhere"), str(error)
     except (NotOurs, OSError):  # one of the checks reports it
         pass

@@ -28,6 +28,7 @@ class DiskReserve:
 
     def __init__(self, path: Path) -> None:
         """Open the database's file; `extend` may be called once SQLite has its log."""
+        self._path = path
         self._log_path = f"{path}-wal"
         self._db = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._length = -1
@@ -38,6 +39,14 @@ class DiskReserve:
     def is_unchanged(self) -> bool:
         """Whether the database's file is as long as it was made: a checkpoint shortens it."""
         return os.fstat(self._db).st_size == self._length
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the database lies where it was opened, and was not removed or replaced."""
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._db))
+        except OSError:
+            return False
 
     def extend(self, used_bytes: int) -> bool:
         """Extend both files for a database of this size; returns whether the reserve is complete.

@@ -148,7 +148,7 @@ class Store:
 
     def back_up(self) -> None:
         """Copy the file beside it if it has changed, where there is room; not during a commit."""
-        if self._is_short:
+        if self._is_short or not self._reserve.is_in_place:
             return
         problem = ""
         try:

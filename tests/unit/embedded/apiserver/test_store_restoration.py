@@ -100,6 +100,14 @@ def test_a_damaged_store_does_not_replace_its_copy(tmp_path: Path) -> None:
     assert backup_path(path).read_bytes() == copy
 
 
+def test_a_store_that_was_removed_leaves_no_copy_for_the_next_one(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    store = Store(path)
+    path.unlink()
+    store.close()
+    assert not backup_path(path).exists()
+
+
 def test_no_resource_version_is_given_out_twice(tmp_path: Path) -> None:
     path = filled(tmp_path / "state.db")
     copy = backup_path(path).read_bytes()
