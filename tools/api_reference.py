@@ -122,7 +122,8 @@ def _options(of: type) -> Iterator[str]:
         assert isinstance(text, ast.Expr)
         assert isinstance(text.value, ast.Constant)
         meaning = " ".join(str(text.value.value).split())
-        yield f"| `{ast.unparse(field.target)}` | {ast.unparse(field.annotation)} | {meaning} |\n"
+        kind = ast.unparse(field.annotation).replace("|", "\\|")
+        yield f"| `{ast.unparse(field.target)}` | {kind} | {meaning} |\n"
 
 
 def _attributes(of: type) -> str:

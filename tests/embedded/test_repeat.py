@@ -95,3 +95,20 @@ def test_a_run_is_had_again_after_it_is_gone(trainyard: CommandLine) -> None:
     listed = trainyard.run("history").splitlines()
     assert [line.split()[1] for line in listed] == ["JOB", "train-2", "train"]
     assert "API_TOKEN=***" in listed[-1]
+
+
+def test_a_run_that_is_gone_takes_the_variables_of_the_shell_from_there_again(
+    trainyard: CommandLine,
+) -> None:
+    """No file has them, nor does the record."""
+    (trainyard.folder / "say.sh").write_text('echo "the word is $WORD"\n')
+    trainyard.environment["WORD"] = "hunter2"
+    assert "the word is hunter2" in trainyard.run("run", "--env", "WORD", "say.sh")
+    written = [p for p in trainyard.state.rglob("*") if p.is_file() and "pods" not in p.parts]
+    assert not any(b"hunter2" in path.read_bytes() for path in written)
+    del trainyard.environment["WORD"]
+    refused = trainyard.run("rerun", "say", code=1)
+    assert "error: set WORD in this shell: Secret say-2-env takes its values from" in refused
+    trainyard.environment["WORD"] = "hunter3"
+    assert "the word is hunter3" in trainyard.run("rerun", "say")
+    assert json.loads(trainyard.run("diff", "say", "say-2", "-o", "json"))["spec"] == []

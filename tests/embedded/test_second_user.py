@@ -17,11 +17,14 @@ from trainyard.cli.main import cli
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become other users")
 WORD = "SEKRIT-OUTPUT"
+TOKEN = "SEKRIT-TOKEN"
+"""A variable of Alice's shell, which her job `nap` gets by its name."""
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
-    """A cluster of Alice, whose job failed twice with a secret word, and Bob."""
+    """A cluster of Alice, whose job failed twice with a secret word, and Bob. Another of hers has
+    a variable of her shell."""
     made = Machine()
     try:
         made.root.run("up", "--allow-user", "alice", "--allow-user", "bob")
@@ -32,6 +35,10 @@ def machine() -> Iterator[Machine]:
         failing = job("hers", shell(script), policy="OnFailure", runPolicy={"backoffLimit": 1})
         made.alice.run("submit", "-f", made.alice.manifest("m.yaml", failing))
         made.alice.start("wait", "hers", "--timeout", "2m").communicate(timeout=180)
+        (made.alice.folder / "nap.sh").write_text("echo it is $HER_TOKEN; sleep 3600\n")
+        made.alice.environment["HER_TOKEN"] = TOKEN
+        made.alice.run("run", "-d", "--env", "HER_TOKEN", "nap.sh")
+        made.alice.run("wait", "nap", "--for", "phase=Running", "--timeout", "2m")
 
         def events() -> str:  # in which the program's own traceback is
             return made.alice.start("events", "hers").communicate(timeout=60)[0]
@@ -54,6 +61,16 @@ def _kubectl(line: CommandLine, *arguments: str) -> str:
         timeout=120,
     )
     return done.stdout + done.stderr
+
+
+def _logs(line: CommandLine, job: str) -> str:
+    """What a job has written, once it has."""
+    until(lambda: line.run("logs", job, code=None).startswith("it is"), "it writes")
+    return line.run("logs", job)
+
+
+def _secret(line: CommandLine, job: str) -> str:
+    return _kubectl(line, "-n", "alice", "get", "secret", f"{job}-env", "-o", "json")
 
 
 LOOKS = {
@@ -79,6 +96,7 @@ def test_what_a_program_wrote_is_for_those_who_may_read_its_log(
 ) -> None:
     seen = _kubectl(machine.bob, "-n", "alice", *LOOKS[look])
     assert WORD not in seen
+    assert TOKEN not in seen
     assert "hers" in seen or look == "rows"
     if look not in ("status", "job", "jobs", "watched whole", "raw"):
         assert "for those who may read the logs here" in seen
@@ -97,6 +115,54 @@ def test_the_fact_is_told_to_everybody(machine: Machine) -> None:
     assert {"ReplicaFailure", "Restart"} & {each["reason"] for each in events["items"]}
     messages = {each["message"] for each in events["items"] if each["reason"] == "Started"}
     assert "Started container main" in messages
+
+
+def test_a_variable_of_the_shell_is_in_a_secret_of_its_job(machine: Machine) -> None:
+    assert _logs(machine.alice, "nap") == f"it is {TOKEN}\n"
+    secret = json.loads(_secret(machine.alice, "nap"))
+    job = json.loads(_kubectl(machine.alice, "get", "gj", "nap", "-o", "json"))
+    assert TOKEN not in json.dumps(job)
+    owners = [(each["kind"], each["uid"]) for each in secret["metadata"]["ownerReferences"]]
+    assert owners == [("GenericJob", job["metadata"]["uid"])]
+    assert 'User "bob" cannot get resource "secrets"' in _secret(machine.bob, "nap")
+    assert "Forbidden" in _kubectl(machine.bob, "get", "secrets", "-A")
+    written = [path for path in machine.alice.folder.rglob("*") if path.is_file()]
+    assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
+
+
+def test_a_repetition_has_the_variable_from_the_secret(machine: Machine) -> None:
+    alice = machine.alice
+    token = alice.environment.pop("HER_TOKEN")
+    try:
+        alice.run("rerun", "nap", "--name", "again", "--submit")
+        assert _logs(alice, "again") == f"it is {TOKEN}\n"
+        alice.run("delete", "again", "--wait")
+        until(lambda: "NotFound" in _secret(alice, "again"), "the Secret goes with the job")
+        assert "data" in json.loads(_secret(alice, "nap"))
+    finally:
+        alice.environment["HER_TOKEN"] = token
+
+
+def test_a_saved_manifest_takes_the_variable_from_the_shell_that_submits_it(
+    machine: Machine,
+) -> None:
+    alice = machine.alice
+    words = ("--env", "HER_TOKEN", "--name", "saved", "--save", "saved.yaml", "nap.sh")
+    alice.run("init", *words)
+    manifest = alice.folder / "saved.yaml"
+    assert TOKEN not in manifest.read_text()
+    alice.run("submit", "-f", "saved.yaml")
+    assert _logs(alice, "saved") == f"it is {TOKEN}\n"
+    alice.run("delete", "saved", "--wait")
+    as_root = "securityContext: {runAsUser: 0}\n          containers:"
+    manifest.write_text(manifest.read_text().replace("containers:", as_root))
+    refused = alice.run("submit", "-f", "saved.yaml", code=1)
+    assert "runAsUser" in refused
+    assert "NotFound" in _secret(alice, "saved"), "nothing stays of a job that came to nothing"
+    _kubectl(alice, "create", "secret", "generic", "saved-env", "--from-literal=own=1")
+    refused = alice.run("run", "-d", *words[:4], "nap.sh", code=1)
+    assert "Secret alice/saved-env is there and is no job's" in refused
+    assert "own" in json.loads(_secret(alice, "saved"))["data"]
 
 
 ARGUMENTS = {

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from trainyard.api import remote_calls
 from trainyard.api.function_capture import Captured
+from trainyard.api.job_environment import open_and_secret
 from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
 from trainyard.api.options import RunOptions
 from trainyard.api.remote_calls import Folder, ResultTransport, SealedLines
@@ -52,7 +53,7 @@ class Function:
         replicas = options.get("replicas") or (elastic[1] if elastic else 1)
         gpus, processes = self._shares(options, replicas)
         launcher = options.get("launcher") or ("torchrun" if elastic or processes > 1 else "plain")
-        env = options.get("env", {})
+        env, secret_env = open_and_secret(options.get("env", {}))
         mounts = [
             Mount(volume_of(os.fspath(source), is_claim=not self.is_local), path)
             for source, path in options.get("mounts", {}).items()
@@ -73,7 +74,8 @@ class Function:
             gpus=gpus,
             image=options.get("image") or kinds_by_launcher()[launcher].image,
             interpreter=interpreter if self.is_local else "python",
-            env=with_threads(env, replicas * processes, gpus) if self.is_local else dict(env),
+            env=with_threads(env, replicas * processes, gpus) if self.is_local else env,
+            secret_env=secret_env,
             mounts=mounts,
             restarts=options.get("restarts", 0),
             elastic=Sizes(*elastic) if elastic else None,

@@ -25,8 +25,9 @@ class RunOptions(TypedDict, total=False):
     former, unless there are several processes or the job is elastic."""
     name: str
     """Of the job; by default the function's, with some letters behind."""
-    env: dict[str, str]
-    """Variables of the replicas."""
+    env: Mapping[str, str | None]
+    """Variables of the replicas. A value stands in the job's spec, which others may read; None is
+    the value that this process has, which goes by a Secret of the job."""
     mounts: dict[str, str]
     """Where in the replicas a folder (on a cluster, a claim) is mounted, by the folder, which is
     made if missing."""
@@ -108,6 +109,9 @@ def check(options: Mapping[str, Any], known: type) -> None:
         least = _LEAST.get(name)
         if least is not None and not (_is_number(value) and value >= least):
             raise CommandError(f"{name}={value!r}: it is a whole number, {least} or more")
+    for name, value in options.get("env", {}).items():
+        if value is None and name not in os.environ:
+            raise CommandError(f"env: {name} is not set in this process; give it a value")
     if (launcher := options.get("launcher")) is not None:
         _check_launcher(launcher)
     if (elastic := options.get("elastic")) is not None:

@@ -19,6 +19,7 @@ from trainyard.client.job_comparison import Comparison as Comparison
 from trainyard.client.job_comparison import Results as Results
 from trainyard.client.job_comparison import Side as Side
 from trainyard.client.job_comparison import compare
+from trainyard.client.job_dependents import objects_with
 from trainyard.client.job_lookup import JobNotFound, list_jobs
 from trainyard.client.job_view import Job
 from trainyard.client.provenance import SubmissionContext, state_of
@@ -134,7 +135,9 @@ class Repeating(Connection):
                 f"{past} ran a function, and what that was called with is gone: call it again"
             )
         name = name or new_name(past.job.name, await self._taken(past.job.namespace))
-        text = "\n---\n".join(map(text_of, objects_of(past, name, changes)))
+        target = await self.present() if past.is_there else None
+        present = await objects_with(target.client, past.job) if target else []
+        text = "\n---\n".join(map(text_of, objects_of(past, name, changes, present)))
         return Repetition(past, read(text).require_jobs())
 
     async def submit_again(self, again: Repetition, context: SubmissionContext) -> Jobs:

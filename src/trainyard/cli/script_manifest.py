@@ -15,7 +15,7 @@ from trainyard.machine.secret_redaction import redact_value, redact_words
 def save(draft: Draft, file: str) -> None:
     """Write the manifest of a draft; raises ScriptMistake if the file has other contents.
 
-    Nobody else may read it if a variable in it looks like a secret.
+    Nobody else may read it if a variable or an argument in it looks like a secret.
     """
     path = Path(file)
     text = draft.text(folder=str(path.absolute().parent), heading=heading(draft, file))
@@ -24,13 +24,22 @@ def save(draft: Draft, file: str) -> None:
             raise ScriptMistake(
                 f"{file} exists and says something else: remove it, or name another"
             )
-        has_secret = any(redact_value(*each) != each[1] for each in draft.script.env.items())
+        has_secret = _has_secret(draft)
         opened = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600 if has_secret else 0o666)
         with open(opened, "w", encoding="utf-8") as stream:
+            if has_secret and path.is_file():  # which may have been there before
+                os.fchmod(opened, 0o600)
             stream.truncate()
             stream.write(text)
     except OSError as error:
         raise ScriptMistake(f"cannot write {file}: {(error.strerror or '').lower()}") from error
+
+
+def _has_secret(draft: Draft) -> bool:
+    given = draft.script.env.items()
+    return redact_words(draft.arguments) != draft.arguments or any(
+        value and redact_value(name, value) != value for name, value in given
+    )
 
 
 def heading(draft: Draft, file: str) -> list[str]:

@@ -13,6 +13,7 @@ import click
 
 from trainyard.api.scripts.script_shape import ScriptShape
 from trainyard.cli.options import IMAGE, MOUNTS
+from trainyard.machine.secret_redaction import redact_value
 
 if TYPE_CHECKING:
     from trainyard.api.scripts.script_drafts import Draft
@@ -43,6 +44,10 @@ _NAMES_ELSEWHERE = {
     "--max-restarts": "--restart",
 }
 """What torchrun, deepspeed, accelerate, mpirun and srun call our options."""
+_OPEN_SECRET = (
+    "warning: --env {name}=… looks like a secret, and everybody who may see the job reads its "
+    "value there; set {name} in this shell and write --env {name}: then it goes by a Secret"
+)
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 
@@ -166,7 +171,8 @@ def _life_options(function: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="NAME[=VALUE]",
             callback=_env,
-            help="A variable of the replicas; without a value, this shell's. Repeatable.",
+            help="A variable of the replicas; without a value, this shell's, by a Secret of the "
+            "job. Repeatable.",
         ),
         click.option(
             "--restart",
@@ -212,15 +218,17 @@ def _elastic(_: click.Context, __: click.Parameter, text: str | None) -> tuple[i
     return least, most
 
 
-def _env(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    found = {}
+def _env(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
     for text in values:
         name, separator, value = text.partition("=")
         if not re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII):
             raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
         if not separator and name not in os.environ:
             raise click.BadParameter(f"{name} is not set here; give it a value: {name}=VALUE")
-        found[name] = value if separator else os.environ[name]
+        found[name] = value if separator else None
+        if separator and redact_value(name, value) != value:
+            click.echo(_OPEN_SECRET.format(name=name), err=True)
     return found
 
 

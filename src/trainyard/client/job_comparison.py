@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from difflib import unified_diff
 from typing import Any
 
+from trainyard.client import job_dependents
 from trainyard.client.provenance_lookup import Past, Result, code_of
 from trainyard.client.rerun_manifest import package_changes
 from trainyard.schema.dataclass import dataclass
@@ -72,7 +73,8 @@ def compare(a: Past, b: Past) -> Comparison:
         a=_named(a),
         b=_named(b),
         spec=[
-            Change(format_path(path), old, new) for path, old, new in fields(_asked(a), _asked(b))
+            Change(format_path(path), old, new)
+            for path, old, new in fields(_asked(a, a.job.name), _asked(b, a.job.name))
         ],
         command=_pair_of(a.command, b.command),
         code=_pair_of(code_of(a), code_of(b)),
@@ -88,8 +90,14 @@ def _named(past: Past) -> Side:
     return Side(job.kind.kind, job.namespace, job.name, past.record_name)
 
 
-def _asked(past: Past) -> dict[str, Any]:
-    return {"kind": past.job.kind.kind, "spec": past.job.spec}
+def _asked(past: Past, name: str) -> dict[str, Any]:
+    """What was asked for, where objects that go with the job are called as those of `name`."""
+    recorded = past.record.objects if past.record else []
+    names = job_dependents.names_for(recorded, past.job.name, name)
+    return {
+        "kind": past.job.kind.kind,
+        "spec": job_dependents.with_names(past.job.spec, names),
+    }
 
 
 def fields(a: Any, b: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:

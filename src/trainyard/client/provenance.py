@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from trainyard.client import git_repository, submission_records
+from trainyard.client import git_repository, job_dependents, submission_records
 from trainyard.client.cluster_target import ClusterTarget, CommandError
 from trainyard.client.code_snapshot import Copied, copy_code
 from trainyard.client.installed_packages import Environment, environment_of
@@ -269,12 +269,15 @@ def _is_writable(name: str, value: str) -> bool:
 
 
 def _kept(value: Any, path: str, left_out: list[str]) -> Any:
-    """An object, or a part of one, without Secrets and what looks like one; None for a Secret.
+    """An object, or a part of one, without Secrets and what looks like one; None for a Secret, but
+    for one that takes its values from the shell, of which these are not kept.
 
     Values are left out of variables of such a name, and of words of a command beside one.
     """
     if isinstance(value, dict):
         if value.get("kind") == "Secret" and "metadata" in value:
+            if job_dependents.variables_of(value):
+                return {key: value[key] for key in ("apiVersion", "kind", "metadata")}
             left_out.append(path)
             return None
         text = value.get("value")

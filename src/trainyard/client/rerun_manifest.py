@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from trainyard.client import git_repository
+from trainyard.client import git_repository, job_dependents
 from trainyard.client.cluster_target import CommandError
 from trainyard.client.installed_packages import environment_of
 from trainyard.client.object_views import Object
@@ -73,11 +73,17 @@ def put(obj: Object, path: FieldPath, value: Any) -> None:
             here = here.setdefault(key, {})
 
 
-def objects_of(past: Past, name: str, changes: Mapping[str, Any]) -> list[Object]:
+def objects_of(
+    past: Past,
+    name: str,
+    changes: Mapping[str, Any],
+    present: Sequence[Object] = (),
+) -> list[Object]:
     """The manifest of a job that does the same under another name, with what it needs beside it.
 
-    `changes` are values by the paths of fields. Raises CommandError where there is no such place,
-    or a secret, which is not recorded, is missing.
+    `changes` are values by the paths of fields, `present` the objects that go with a job that is
+    there. Raises CommandError where there is no such place, or a secret, which is not recorded, is
+    missing.
     """
     job = past.job
     parsed = [(parse_path(text), value) for text, value in changes.items()]
@@ -93,14 +99,26 @@ def objects_of(past: Past, name: str, changes: Mapping[str, Any]) -> list[Object
     elif python and kept.get(labels.PYTHON) == python:
         del kept[labels.PYTHON]
     obj["metadata"] = {"name": name, "namespace": job.namespace, **metadata, "annotations": kept}
-    obj["spec"] = copy.deepcopy(job.spec)
+    recorded = past.record.objects if past.record and not past.is_there else present
+    names = job_dependents.names_for(recorded, job.name, name)
+    obj["spec"] = job_dependents.with_names(copy.deepcopy(job.spec), names)
     if not past.is_there:
         _restore(past, obj, [path for path, _ in parsed], os.environ)
     for path, value in parsed:
         put(obj, path, value)
     obj["metadata"]["name"] = name
-    beside = [] if past.is_there or past.record is None else past.record.objects
-    return [*(each for each in beside if "spec" not in each or each["kind"] == "Service"), obj]
+    beside = [each for each in recorded if "spec" not in each or each["kind"] == "Service"]
+    return [*(_beside(each, names, name) for each in beside), obj]
+
+
+def _beside(obj: Object, names: Mapping[tuple[str, str], str], job: str) -> Object:
+    """An object of the old job's manifest for the new one, which it goes with if it did with the
+    old one."""
+    metadata = obj["metadata"]
+    if (new := names.get((obj["kind"], metadata.get("name", "")))) is None:
+        return obj
+    annotations = {**metadata["annotations"], labels.SCRIPT_OF: job}
+    return {**obj, "metadata": {**metadata, "name": new, "annotations": annotations}}
 
 
 def _restore(

@@ -100,9 +100,10 @@ async def submit(
             annotations = body["metadata"]["annotations"]
             body["metadata"]["annotations"] = {**stand_ins.annotations(), **annotations}
         prepared.append((resource, body))
+    ready = [(resource, job_dependents.with_values(body)) for resource, body in prepared]
     recording = record(target, [body for _, body in prepared], context)
     try:
-        created = await _put(target, prepared, stand_ins.volumes)
+        created = await _put(target, ready, stand_ins.volumes)
     except BaseException:
         if sum(resource.kind in JOB_KINDS for resource, _ in prepared) == 1:
             recording.discard()  # of several some may be there
@@ -127,14 +128,46 @@ async def _put(
     for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
         for claim, folder in volumes.items():
             await _stand_for(client, namespace, claim, folder)
-    created = []
+    return await _create_all(client, jobs, dependents)
+
+
+async def _create_all(
+    client: Client, jobs: Sequence[_Prepared], dependents: dict[tuple[str, str], list[_Prepared]]
+) -> list[Job]:
+    """Create the jobs and make each the owner of what it brought; raises what one failed with."""
+    created: list[Job] = []
+    failures: list[BaseException] = []
     for start in range(0, len(jobs), _AT_ONCE):
         some = jobs[start : start + _AT_ONCE]
-        created += await asyncio.gather(*(_create(client, *each) for each in some))
+        calls = [_create(client, *each) for each in some]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        created += [each for each in outcomes if isinstance(each, Job)]
+        if failures := [each for each in outcomes if isinstance(each, BaseException)]:
+            break
     for made in created:
-        for dependent in dependents.get((made.namespace, made.name), ()):
+        for dependent in dependents.pop((made.namespace, made.name), ()):
             await job_dependents.set_owner(client, *dependent, made)
+    if failures:
+        await _withdraw(client, jobs, dependents)
+        raise failures[0]
     return created
+
+
+async def _withdraw(
+    client: Client, jobs: Iterable[_Prepared], dependents: Mapping[tuple[str, str], list[_Prepared]]
+) -> None:
+    """Delete what was brought for jobs that are not there."""
+    for resource, body in jobs:
+        namespace, name = _key(body)
+        left = dependents.get((namespace, name), [])
+        try:
+            if left:
+                await client.get(resource, name, namespace)
+        except NotFound:
+            for dependent in left:
+                await job_dependents.delete(client, *dependent)
+        except KubeError:
+            continue  # it may be there
 
 
 async def _provide(

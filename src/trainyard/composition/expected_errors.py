@@ -13,9 +13,11 @@ _NOT_IN_THE_IMAGE = ("trainyard.embedded", "trainyard.podruntime")
 _REMEDIES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room there"),
     errno.EROFS: "mount it for writing",
+    errno.EACCES: "name one that you may use, or have its owner let you",
     **dict.fromkeys((errno.EIO, errno.ENOTCONN, errno.ESTALE), "mend its disk, or mount it again"),
 }
-"""What to do about faults of a file system, which any access may meet."""
+"""What to do about faults of a file system, which any access may meet; `Path.is_file` meets EACCES
+in a folder that one may not enter."""
 
 
 class FileSystemFault(TrainyardError):

@@ -371,14 +371,71 @@ def test_what_is_there_is_never_overwritten(folder: Path) -> None:
 def test_a_manifest_with_a_secret_is_for_its_owner_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for file, env, mode in (("a.yaml", "LR=1", 0o644), ("b.yaml", "HF_TOKEN=hunter2", 0o600)):
-        words = ["init", "--save", file, "--env", env, "train.py"]
+    for file, words, mode in (
+        ("a.yaml", ["--env", "LR=1", "train.py"], 0o644),
+        ("b.yaml", ["--env", "HF_TOKEN=hunter2", "train.py"], 0o600),
+        ("c.yaml", ["train.py", "--api-key", "hunter2"], 0o600),
+    ):
+        words = ["init", "--save", file, *words]
         monkeypatch.setattr(sys, "argv", ["trainyard", *words])
         assert CliRunner().invoke(cli, words).exit_code == 0
         assert (folder / file).stat().st_mode & 0o777 == mode
+        (folder / file).chmod(0o644)
+        assert CliRunner().invoke(cli, words).exit_code == 0
+        assert (folder / file).stat().st_mode & 0o777 == mode, "of a file that was there too"
     heading, *rest = (folder / "b.yaml").read_text().splitlines()
     assert "HF_TOKEN=***" in heading
     assert any("hunter2" in line for line in rest), "what runs has it"
+
+
+def test_a_variable_of_the_shell_goes_by_a_secret(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for those by which programs and libraries are found; no file has its value."""
+    for name, value in (("MY_WORD", "hunter2"), ("HF_TOKEN", "hunter3"), ("PYTHONPATH", "/x")):
+        monkeypatch.setenv(name, value)
+    names = ["--env", "MY_WORD", "--env", "HF_TOKEN", "--env", "PYTHONPATH"]
+    for cluster in ([], ["--for-cluster", "--image", "python"]):
+        words = ["init", *cluster, "--save", "job.yaml", *names, "plain.py"]
+        result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        assert "warning" not in result.output
+        text = (folder / "job.yaml").read_text()
+        assert "hunter" not in text
+        assert (folder / "job.yaml").stat().st_mode & 0o777 == 0o644
+        *_, secret, job = yaml.safe_load_all(text)
+        (folder / "job.yaml").unlink()
+        assert secret == {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": "plain-env",
+                "annotations": {
+                    "trainyard.dev/script-of": "plain",
+                    "trainyard.dev/values-from-shell": "MY_WORD,HF_TOKEN",
+                },
+            },
+        }
+        references = {
+            name: {"secretKeyRef": {"name": "plain-env", "key": name}}
+            for name in ("MY_WORD", "HF_TOKEN")
+        }
+        variables = container(job)["env"]
+        assert variables == [
+            {"name": "PYTHONPATH", "value": "/x"},
+            *({"name": name, "valueFrom": source} for name, source in references.items()),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "is_told"),
+    [("HF_TOKEN=hunter2", True), ("X=ghp_0123456789abcdefghijABCDEFGHIJ012345", True), ("X=1", 0)],
+)
+def test_a_secret_that_is_typed_openly_is_told_in_one_line(variable: str, is_told: bool) -> None:
+    name, _, value = variable.partition("=")
+    said = made("--env", variable, "train.py")[1]
+    lines = [line for line in said.splitlines() if line.startswith(f"warning: --env {name}=… ")]
+    assert len(lines) == is_told
+    assert value not in said or value == "1"
 
 
 def test_without_a_script_the_likely_one_is_proposed(folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.client.objects import found, job
 from trainyard.cli.commands.rerun import parse_set
 from trainyard.client.cluster_target import CommandError
-from trainyard.client.job_comparison import fields
+from trainyard.client.job_comparison import compare, fields
 from trainyard.client.provenance_lookup import Past
 from trainyard.client.rerun_manifest import (
     new_name,
@@ -21,6 +21,7 @@ from trainyard.client.rerun_manifest import (
     put,
 )
 from trainyard.client.submission_records import Record
+from trainyard.kinds.shared import labels
 
 
 @pytest.mark.parametrize(
@@ -103,6 +104,38 @@ def test_what_was_not_recorded_comes_from_the_shell_or_is_asked_for(
     assert container["args"] == ["x"]
     assert again["metadata"]["name"] == "again"
     assert config["kind"] == "ConfigMap"
+
+
+def test_what_goes_with_a_job_is_had_again_for_the_new_one(tmp_path: Path) -> None:
+    """Its Secret with what that holds, where it is there; what is not of the job stays."""
+    annotations = {labels.SCRIPT_OF: "digits", labels.VALUES_FROM_SHELL: "WORD"}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "digits-env", "annotations": annotations},
+    }
+    other = {"kind": "ConfigMap", "metadata": {"name": "digits-script"}}
+    env = [{"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "digits-env", "key": "WORD"}}}]
+    volumes = [{"name": "v", "configMap": {"name": "digits-script"}}]
+    template = {"spec": {"containers": [{"name": "main", "env": env}], "volumes": volumes}}
+    obj = job(name="digits", spec={"replicaSpecs": [{"type": "worker", "template": template}]})
+    record = Record(tmp_path, {"objects": [secret, other, obj]})
+    data = {"data": {"WORD": "aHVudGVyMg=="}}
+    there = objects_of(Past(found(obj), None, is_there=True), "digits-2", {}, [secret | data])
+    assert there[0]["data"] == data["data"]
+    gone = objects_of(Past(found(obj), record, is_there=False), "digits-2", {})
+    assert gone.pop(1) == other
+    assert "data" not in gone[0]
+    for again, new in (there, gone):
+        assert again["metadata"]["name"] == "digits-2-env"
+        assert again["metadata"]["annotations"][labels.SCRIPT_OF] == "digits-2"
+        spec = new["spec"]["replicaSpecs"][0]["template"]["spec"]
+        source = {"secretKeyRef": {"name": "digits-2-env", "key": "WORD"}}
+        assert spec["containers"][0]["env"][0]["valueFrom"] == source
+        assert spec["volumes"] == volumes
+        assert secret["metadata"]["name"] == "digits-env"
+        past = Past(found({**new, "status": {}}), Record(tmp_path, {"objects": [again, new]}), True)
+        assert compare(Past(found(obj), record, is_there=True), past).spec == []
 
 
 def test_packages_are_compared_by_name() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainyard.api.interpreter_check import Interpreter
+from trainyard.api.job_environment import open_and_secret, values_of
 from trainyard.api.machine_shares import gpus_each, volume_of, with_threads
 from trainyard.api.scripts import python_source
 from trainyard.api.scripts.python_source import Source
@@ -75,7 +76,7 @@ class Draft:
                 self.image,
                 modules=modules,
                 folder=self.found.folder,
-                env=script.env,
+                env=values_of(script.env),
                 cluster_python=cluster_python,
                 python=python,
             )
@@ -207,6 +208,7 @@ class Draft:
         is_parallel = self.launcher not in ("plain", "none")
         processes = shape.processes or (max(gpus, 1) if is_parallel else 1)
         name = self.interpreter.interpreter_name if self.interpreter else "python"
+        env, secret_env = open_and_secret(shape.env)
         return Script(
             name=shape.name or self._name(),
             form=self.found.form,
@@ -218,7 +220,8 @@ class Draft:
             gpus=gpus,
             image=self.image,
             interpreter=name if self.found.form != "program" else self.found.interpreter,
-            env=self._env(replicas * processes, gpus),
+            env=env if self.on_cluster else with_threads(env, replicas * processes, gpus),
+            secret_env=secret_env,
             mounts=self._mounts(),
             restarts=shape.restarts,
             hides_ranks=self.hides_ranks,
@@ -241,10 +244,6 @@ class Draft:
             return 0
         pretended = self.options.resources.get(RESOURCE, "")
         return int(pretended) // replicas if pretended.isdigit() else gpus_each(replicas)
-
-    def _env(self, processes: int, gpus: int) -> dict[str, str]:
-        own = dict(self.script.env)
-        return own if self.on_cluster else with_threads(own, processes, gpus)
 
     def _mounts(self) -> tuple[Mount, ...]:
         from trainyard.kinds.shared.script import Mount

@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from trainyard.kinds.kind_registry import JOB_KINDS
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import HIDING_RANKS
+from trainyard.kube.resources import CONFIG_MAPS
 
 _COMMENTS = {
     "torchrunConfig": "torchrun starts the script in args, in every replica",
@@ -28,8 +28,9 @@ _COMMENTS = {
     "hostPath": "a folder of this machine",
     "claimName": "on one machine, a folder stands for it: --volume CLAIM=DIR",
     labels.WORKING_DIR: "where the script runs on one machine",
+    labels.VALUES_FROM_SHELL: "of the shell that submits this; with kubectl, add stringData",
 }
-"""Comments by field; the first field of such a name in a job gets one."""
+"""Comments by field; the first field of such a name in a document gets one."""
 _HIDDEN = "command: [" + ", ".join(HIDING_RANKS)
 _FIELD = re.compile(r"(?P<before>\s*(?:- )*)(?P<name>[\w./-]+):(?= |\Z)")
 
@@ -38,7 +39,8 @@ def text(objects: Iterable[dict[str, Any]], heading: Sequence[str]) -> str:
     """The manifest that holds these objects, after lines of a comment."""
     head = "".join(f"# {line}".rstrip() + "\n" for line in heading)
     return head + "---\n".join(
-        _commented(_dump(each)) if each["kind"] in JOB_KINDS else _dump(each) for each in objects
+        _dump(each) if each["kind"] == CONFIG_MAPS.kind else _commented(_dump(each))
+        for each in objects
     )
 
 

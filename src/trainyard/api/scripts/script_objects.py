@@ -1,4 +1,5 @@
-"""The objects that run a script: its job, and a ConfigMap that brings its text.
+"""The objects that run a script: its job, a ConfigMap that brings its text, and a Secret for
+variables whose values nobody else may see.
 
 `trainyard run SCRIPT` reads the very objects whose text ``--save`` writes, so that both are the
 same job.
@@ -24,7 +25,7 @@ CONFIG_MAP_PATH = "/trainyard/script"
 def objects(
     script: Script, *, content: str | None = None, folder: str = ""
 ) -> list[dict[str, Any]]:
-    """The ConfigMap, if any, and the job that runs the script; raises ScriptError.
+    """The ConfigMap and the Secret, if any, and the job that runs the script; raises ScriptError.
 
     ``content`` is the script's text for the ConfigMap, None for none. ``folder`` is where the job
     runs, "" for the manifest's own folder.
@@ -34,6 +35,8 @@ def objects(
     if content is not None:
         script, config = _with_config_map(script, content)
         found.append(config)
+    if script.secret_env:
+        found.append(_secret(script))
     metadata: dict[str, Any] = {"name": script.name}
     if folder:
         metadata["annotations"] = {labels.WORKING_DIR: folder}
@@ -62,6 +65,16 @@ def text(
     from trainyard.api.scripts import script_manifest_text
 
     return script_manifest_text.text(objects(script, content=content, folder=folder), heading)
+
+
+def _secret(script: Script) -> dict[str, Any]:
+    """The Secret, which gets its values from the shell that submits it (decision 372)."""
+    annotations = {
+        labels.SCRIPT_OF: script.name,
+        labels.VALUES_FROM_SHELL: ",".join(script.secret_env),
+    }
+    metadata = {"name": script.secret, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
 
 
 def _with_config_map(script: Script, content: str) -> tuple[Script, dict[str, Any]]:

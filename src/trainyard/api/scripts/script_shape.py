@@ -17,7 +17,8 @@ class ScriptShape:
     gpus: int | None = None
     launcher: str | None = None
     name: str = ""
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str | None] = field(default_factory=dict)
+    """Variables of the replicas; None for the value that this process has."""
     restarts: int = 0
     elastic: tuple[int, int] | None = None
     queue: str = ""

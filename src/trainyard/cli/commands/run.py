@@ -165,8 +165,8 @@ def _source(
     if script:
         raise click.UsageError(f"options of scripts have no place beside {file}: change it instead")
     refuse_script(file)
-    if file != "-" and not os.path.exists(file):
-        raise TrainyardError(f"cannot read {file}: no such file or directory")
+    if file != "-":
+        _require_file(file)
     return FileSource(
         file,
         options,
@@ -175,6 +175,14 @@ def _source(
         snapshots=snapshots,
         replaces=replaces,
     )
+
+
+def _require_file(file: str) -> None:
+    """Raise TrainyardError for a manifest that is not there, before a cluster is started for it."""
+    try:
+        os.stat(file)
+    except OSError as error:
+        raise TrainyardError(f"cannot read {file}: {(error.strerror or '').lower()}") from error
 
 
 def _path_from_working_folder(script: str) -> str:

@@ -57,7 +57,10 @@ OF_SUBMITTER = (WORKING_DIR, PYTHON, IMAGES, SEARCH_PATHS)
 FOLDER = embedded_contract.FOLDER
 """On a claim of an embedded cluster: the folder of the machine that stands for it."""
 SCRIPT_OF = "trainyard.dev/script-of"
-"""On a ConfigMap or Secret that brings a script or function: the name of its job (decision 157)."""
+"""On a ConfigMap or Secret that brings a script, function or variables: the name of its job
+(decision 157)."""
+VALUES_FROM_SHELL = "trainyard.dev/values-from-shell"
+"""On such a Secret: variables of the shell that submits it, which are its data (decision 372)."""
 
 # What is recorded of a submission (decision 150).
 RECORD = "trainyard.dev/record"

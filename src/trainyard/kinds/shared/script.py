@@ -57,6 +57,8 @@ class Script:
     interpreter: str = "python"
     """The name of Python where the replicas run; "" for a program that needs none."""
     env: dict[str, str] = field(default_factory=dict)
+    secret_env: Sequence[str] = ()
+    """Variables whose values are in the job's Secret, each under its name."""
     mounts: Sequence[Mount] = ()
     restarts: int = 0
     hides_ranks: bool = False
@@ -64,6 +66,11 @@ class Script:
     elastic: Sizes | None = None
     queue: str = ""
     timeout_seconds: int | None = None
+
+    @property
+    def secret(self) -> str:
+        """The name of the Secret with the values of `secret_env`."""
+        return f"{self.name}-env"
 
     @property
     def words(self) -> list[str]:
@@ -124,10 +131,13 @@ def template(script: Script, container: str, **what: list[str]) -> dict[str, Any
     """
     main: dict[str, Any] = {"name": container, "image": script.image}
     main |= {key: [literal(word) for word in words] for key, words in what.items() if words}
-    if script.env:
-        main["env"] = [
-            {"name": name, "value": literal(value)} for name, value in script.env.items()
-        ]
+    open_env = [{"name": name, "value": literal(value)} for name, value in script.env.items()]
+    secret_env = [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": script.secret, "key": name}}}
+        for name in script.secret_env
+    ]
+    if variables := open_env + secret_env:
+        main["env"] = variables
     if script.gpus:
         main["resources"] = {"limits": {GPU: script.gpus}}
     spec: dict[str, Any] = {"containers": [main]}
