@@ -61,7 +61,11 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "deepspeed debug with an empty script": m.deepspeed(
         runMode=DEBUG, config={"run": {"python": []}}
     ),
-    "template restartPolicy": m.changed(m.pytorch(), f"{POD}.restartPolicy", "OnFailure"),
+    "a template's restartPolicy that is the replicas'": m.changed(
+        m.changed(m.pytorch(), f"{POD}.restartPolicy", "OnFailure"),
+        "spec.replicaSpecs.0.restartPolicy",
+        "OnFailure",
+    ),
     "empty launcher template": m.colossalai(),
     "colossalai without launcher": m.changed(
         m.colossalai(),

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.kinds import manifests as m
 
 from trainyard.kinds.kind_admission import check
+from trainyard.schema.problems import format_path
 
 RULE = "spec.replicaSpecs.0.restartPolicy"
 TORCHRUN = {"enabled": True}
@@ -16,6 +17,10 @@ PYTORCH = "spec.replicaSpecs.0.template.spec.containers.0"
 
 def rules(success: list[Any], failure: list[Any]) -> dict[str, Any]:
     return m.generic(successRules=success, failureRules=failure)
+
+
+def _nested(place: tuple[str, ...], value: Any) -> Any:
+    return {place[0]: _nested(place[1:], value)} if place else value
 
 
 def torchrun(*options: str, **config: Any) -> dict[str, Any]:
@@ -249,6 +254,31 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.replicaSpecs[1].template.spec.containers[0].env[0].value",
         "$(WORLD_SIZE) stays as it is: the launcher sets it",
     ),
+    **{
+        f"{'.'.join(place)} of a template": (
+            m.changed(
+                m.pytorch(),
+                "spec.replicaSpecs.0.template",
+                {**m.template(), **_nested(place, value)}
+                if place[0] == "metadata"
+                else m.template(**{place[1]: value}),
+            ),
+            format_path(("spec", "replicaSpecs", 0, "template", *place)),
+            f"is ignored: {why}",
+        )
+        for place, value, why in (
+            (("spec", "hostname"), "foo", "peers find a replica by"),
+            (("spec", "subdomain"), "bar", "peers find a replica by"),
+            (("spec", "restartPolicy"), "OnFailure", "that of the replicas is Never"),
+            (("metadata", "name"), "foo", "pods are named after the job"),
+            (("metadata", "namespace"), "foo", "pods are in the namespace"),
+            (("metadata", "generation"), 3, "the server sets it"),
+            (("metadata", "labels", "replica-index"), "9", "the controller sets it"),
+            (("metadata", "labels", "tensorstack.dev/owner-name"), "x", "the controller sets it"),
+            (("metadata", "labels", "job-role"), "x", "the controller sets it"),
+            (("metadata", "annotations", "trainyard.dev/attempt"), "7", "the controller sets it"),
+        )
+    },
     "the command of a DeepSpeedJob": (
         m.changed(m.deepspeed(), "spec.worker.template.spec.containers.0.command", ["./run.sh"]),
         "spec.worker.template.spec.containers[0].command",

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.lifecycle.test_modes import Revised, resize, set_paused
 from tests.unit.lifecycle.world import World, deepspeed, elastic
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.launch.ssh_workload import LAUNCH
+from trainyard.kinds.shared.labels import LAUNCH
 
 
 def uids(world: World, replicas: str) -> list[str]:

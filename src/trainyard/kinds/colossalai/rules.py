@@ -12,6 +12,7 @@ from trainyard.kinds.shared import job_rules, process_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.launch import torchrun_options
 from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.pods.template_overrides import check_overridden
 from trainyard.kinds.shared.run_policy import HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
@@ -51,7 +52,7 @@ def check(job: ColossalAIJob) -> list[Problem]:
         *job_rules.check_name(job.metadata, sizes),
         *job_rules.check_types(types, _REPLICAS),
         *job_rules.check_run_mode(spec.run_mode, types, [LAUNCHER]),
-        *_replicas(spec),
+        *_replicas(spec, job.metadata.annotations),
         *_script(spec),
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *_resumed(spec),
@@ -80,7 +81,7 @@ def _templates(spec: ColossalAIJobSpec) -> dict[str, Mapping[str, Any]]:
     return {LAUNCHER: own, WORKER: worker.template if worker else {}}
 
 
-def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
+def _replicas(spec: ColossalAIJobSpec, given: Mapping[str, str]) -> Iterator[Problem]:
     for index, replica in enumerate(spec.replica_specs):
         here = (*_REPLICAS, index)
         if replica.type not in (LAUNCHER, WORKER):
@@ -92,6 +93,12 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
         yield from pod_template_rules.check_mounts(replica.template, reserved, (*here, "template"))
         yield from pod_template_rules.check_template(
             replica.template, (*here, "template"), needs_container=is_worker
+        )
+        yield from check_overridden(
+            replica.template,
+            (*here, "template"),
+            policy=replica.restart_policy.policy,
+            given=given,
         )
         yield from process_rules.check_references(
             replica.template, (*here, "template"), (), process_rules.SET_BY_LAUNCHER

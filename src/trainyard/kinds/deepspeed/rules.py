@@ -12,9 +12,10 @@ from trainyard.kinds.deepspeed.spec import (
     DeepSpeedJob,
     DeepSpeedJobSpec,
 )
-from trainyard.kinds.shared import job_rules, process_rules
+from trainyard.kinds.shared import job_rules, labels, process_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.pods.template_overrides import check_overridden
 from trainyard.kinds.shared.run_policy import AUTH_PATH, HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error
 
@@ -48,6 +49,13 @@ def check(job: DeepSpeedJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, [WORKER], [LEGACY_MASTER]),
         *job_rules.check_elastic(spec.elastic, bounds),
         *pod_template_rules.check_template(spec.worker.template, template),
+        *check_overridden(
+            spec.worker.template,
+            template,
+            policy=spec.worker.restart_policy,
+            of_kind=labels.OF_RANK0,
+            given=job.metadata.annotations,
+        ),
         *process_rules.check_references(
             spec.worker.template, template, (), process_rules.SET_BY_LAUNCHER
         ),

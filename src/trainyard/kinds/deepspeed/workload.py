@@ -86,6 +86,8 @@ class _Factory(SshWorkloadFactory[DeepSpeedJobSpec]):
         """A resize replaces worker-0 alone: it carries the hostfile (decision 15)."""
         return str(self.total) if self.elastic and key == WORKER_0 else ""
 
+    own_labels = labels.OF_RANK0
+
     def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
         return {labels.JOB_ROLE: labels.MASTER_ROLE} if key == WORKER_0 else {}
 

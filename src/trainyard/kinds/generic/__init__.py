@@ -12,3 +12,7 @@ KIND = Kind(
     image="python",
     order=40,
 )
+REPLICA_LABEL = "genericjob-replica"
+"""``<job>-<type>-<index>``."""
+OWN_LABELS = (KIND.name_label, REPLICA_LABEL)
+"""Labels that only pods of this kind have."""

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.kinds.generic import finish_rules
+from trainyard.kinds.generic import OWN_LABELS, finish_rules
 from trainyard.kinds.generic.finish_rules import indexes_of
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, GenericJob, GenericJobSpec
 from trainyard.kinds.shared import job_rules, process_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.pods.template_overrides import check_overridden
 from trainyard.schema.object_names import is_plain_label
 from trainyard.schema.problems import Path, Problem, error, warning
 
@@ -45,6 +46,14 @@ def check(job: GenericJob) -> list[Problem]:
         )
         path = (*_REPLICAS, index, "template")
         problems += pod_template_rules.check_template(replica.template, path)
+        problems += check_overridden(
+            replica.template,
+            path,
+            policy=replica.restart_policy.policy,
+            of_kind=OWN_LABELS,
+            given=job.metadata.annotations,
+            has_pod_dns=bool(spec.service and spec.service.ports),
+        )
         problems += _variables(replica.template, spec, counts, path)
         problems += process_rules.check_references(replica.template, path, (), _NO_RANKS)
     return problems

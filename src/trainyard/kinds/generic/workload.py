@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from trainyard.kinds.generic import OWN_LABELS, REPLICA_LABEL
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, FinishRule, GenericJob, GenericJobSpec
 from trainyard.kinds.shared import child_names, child_services
 from trainyard.kinds.shared.hang import observer_injection
@@ -33,9 +34,6 @@ from trainyard.kinds.shared.workload import (
 )
 from trainyard.kinds.shared.workload_factory import ReplicaStart, WorkloadFactory
 from trainyard.schema.dataclass import dataclass
-
-REPLICA_LABEL = "genericjob-replica"
-"""``<job>-<type>-<index>``."""
 
 
 def describe(job: GenericJob, settings: Settings) -> Workload:
@@ -121,6 +119,8 @@ class _Factory(WorkloadFactory[GenericJobSpec]):
             child_services.for_replica(self.identity, key, self._replica_name(key), self.ports)
             for key in keys
         )
+
+    own_labels = OWN_LABELS
 
     def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
         return {REPLICA_LABEL: self._replica_name(key)}

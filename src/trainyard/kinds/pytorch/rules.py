@@ -8,11 +8,12 @@ from typing import Any
 
 from trainyard.kinds.pytorch import KIND, options
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
-from trainyard.kinds.shared import job_rules, process_rules
+from trainyard.kinds.shared import job_rules, labels, process_rules
 from trainyard.kinds.shared.failure_policy.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.in_place.in_place_rules import check_in_place
 from trainyard.kinds.shared.node_check.node_check_rules import check_node_check
 from trainyard.kinds.shared.pods import pod_template_rules
+from trainyard.kinds.shared.pods.template_overrides import check_overridden
 from trainyard.kinds.shared.workload import RestartPolicy, SuccessPolicy
 from trainyard.kinds.tensorboard import rules
 from trainyard.schema.problems import Path, Problem, error, warning
@@ -58,6 +59,13 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
     for index, replica in enumerate(spec.replica_specs):
         here = (*path, index)
         problems += pod_template_rules.check_template(replica.template, (*here, "template"))
+        problems += check_overridden(
+            replica.template,
+            (*here, "template"),
+            policy=replica.restart_policy,
+            of_kind=labels.OF_RANK0,
+            given=job.metadata.annotations,
+        )
         problems += process_rules.check_references(
             replica.template, (*here, "template"), *_RANK_VARIABLES[spec.torchrun_config.enabled]
         )

@@ -154,6 +154,8 @@ class _Factory(WorkloadFactory[PyTorchTrainingJobSpec]):
             **in_place_injection.programs_for(self.spec),
         }
 
+    own_labels = labels.OF_RANK0
+
     def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
         return {labels.JOB_ROLE: labels.MASTER_ROLE} if key == self.rank0 else {}
 

@@ -24,6 +24,7 @@ COMPONENT_TYPE = "tensorstack.dev/component-type"
 """Always ``user``."""
 JOB_ROLE = "job-role"
 """``master`` on the pod of rank 0, in kinds that tell it."""
+OF_RANK0 = (JOB_ROLE,)
 REPLICA_INDEX = "replica-index"
 """The index within the replica type."""
 
@@ -44,6 +45,12 @@ REVISION = "trainyard.dev/revision"
 """What the pod was built from, where a change of it replaces the pod."""
 REPLACED = "trainyard.dev/replaced-command"
 """On a pod in debug mode: the lines that it would have run, JSON by container (decision 109)."""
+LAUNCH = "trainyard.dev/launch"
+"""On a pod of a launch over ssh: what it runs, JSON for the programs in ``payloads/launch``."""
+HOSTFILE = "trainyard.dev/hostfile"
+"""On the pod that launches over ssh: the hostfile (decision 15)."""
+ON_PODS = (ATTEMPT, REVISION, REPLACED, LAUNCH, HOSTFILE)
+"""Annotations that the controller gives to pods, and nobody else."""
 WORKING_DIR = embedded_contract.WORKING_DIR
 """On a job submitted from a folder: where containers without a workingDir start."""
 PYTHON = embedded_contract.PYTHON

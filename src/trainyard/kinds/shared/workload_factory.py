@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
+from itertools import chain
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.kind_registry import KINDS
@@ -22,6 +23,7 @@ from trainyard.kinds.shared.job import Job, spec_hash
 from trainyard.kinds.shared.job_settings import GangBackend, Settings
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules, shell_quoting
+from trainyard.kinds.shared.pods.template_overrides import own_annotations, own_labels
 from trainyard.kinds.shared.run_policy import (
     ElasticRange,
     ModeEntry,
@@ -121,6 +123,9 @@ class WorkloadFactory(ABC, Generic[Spec]):
         """See `Workload.deciding_replica`."""
         return self.rank0
 
+    own_labels: ClassVar[Sequence[str]] = ()
+    """Keys of labels that only this kind sets, and no template."""
+
     def extra_labels(self, key: ReplicaKey) -> Mapping[str, str]:
         """Labels of a replica's pod that only this kind sets."""
         return {}
@@ -196,7 +201,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
             if self.elastic
             else None,
             min_running_replicas=self._min_running_replicas,
-            warnings=self.gang.warnings if self.gang else (),
+            warnings=self._gang_warnings(self.gang) if self.gang else (),
             spec_hash=spec_hash(self.job),
             created=self.job.metadata.creation_timestamp,
             revision=self.revision,
@@ -208,6 +213,10 @@ class WorkloadFactory(ABC, Generic[Spec]):
         if self.spec.run_mode.debug.enabled or not self.needs_peers:
             return 1
         return self.elastic.min_replicas if self.elastic else self.total
+
+    def _gang_warnings(self, gang: Gang) -> tuple[str, ...]:
+        found = (gang.overridden(each.name, self.template(each.name)) for each in self.types)
+        return (*gang.warnings, *chain.from_iterable(found))
 
     @property
     def kind(self) -> Kind:
@@ -379,7 +388,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
         given = self.template(key.type).get("metadata") or {}
         metadata = self.identity.metadata(self.pod_name(key))
         metadata["labels"] = {
-            **(given.get("labels") or {}),
+            **own_labels(given.get("labels") or {}, self.own_labels),
             **metadata["labels"],
             labels.REPLICA_TYPE: key.type,
             labels.REPLICA_INDEX: str(key.ordinal),
@@ -388,7 +397,7 @@ class WorkloadFactory(ABC, Generic[Spec]):
         }
         revision = self.revision(key)
         metadata["annotations"] = {
-            **(given.get("annotations") or {}),
+            **own_annotations(given.get("annotations") or {}),
             **member.annotations,
             labels.ATTEMPT: str(attempt),
             **self.identity.annotations,

@@ -10,7 +10,7 @@ from trainyard.kinds.colossalai.spec import ColossalAIJob
 from trainyard.kinds.deepspeed.spec import DeepSpeedJob
 from trainyard.kinds.kind_registry import describe
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.launch.ssh_workload import LAUNCH
+from trainyard.kinds.shared.labels import LAUNCH
 from trainyard.kinds.shared.workload import ReplicaKey, Workload
 
 Object = dict[str, Any]

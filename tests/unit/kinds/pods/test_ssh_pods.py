@@ -18,7 +18,8 @@ from tests.unit.kinds.pods.ssh_jobs import (
 
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.job_settings import Settings
-from trainyard.kinds.shared.launch.ssh_workload import HOSTFILE, KEY_FILES
+from trainyard.kinds.shared.labels import HOSTFILE
+from trainyard.kinds.shared.launch.ssh_workload import KEY_FILES
 from trainyard.kinds.shared.workload import CleanUpPolicy, Generated, ReplicaKey, Workload, objects
 
 RESTRICTED = template(

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from trainyard.kinds.shared import child_names
+from trainyard.kinds.shared import child_names, labels
 from trainyard.kinds.shared.owner_identity import OwnerIdentity
 from trainyard.kinds.shared.pods import pod_assembly, pod_template_rules
 from trainyard.kinds.shared.run_policy import (
@@ -50,11 +50,6 @@ from trainyard.payloads.shipping import TORCHRUN, programs, torchrun_program
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.model import INT32_MAX
 from trainyard.schema.rules.pod_spec_rules import grace_seconds
-
-LAUNCH = "trainyard.dev/launch"
-"""Annotation: what the pod runs, JSON for the programs in ``launch/``."""
-HOSTFILE = "trainyard.dev/hostfile"
-"""Annotation: the hostfile, on the pod that launches (decision 15)."""
 
 LAUNCH_VOLUME = "trainyard-launch"
 RUN_VOLUME = "trainyard-run"
@@ -246,9 +241,9 @@ def equip(pod: Manifest, node: SshPod) -> None:
     """Give an assembled pod its annotations, volumes, mounts and command."""
     container = pod_template_rules.container_of(pod, node.container)
     annotations = pod["metadata"]["annotations"]
-    annotations[LAUNCH] = json.dumps(_description(pod, container, node), sort_keys=True)
+    annotations[labels.LAUNCH] = json.dumps(_description(pod, container, node), sort_keys=True)
     if node.hostfile is not None:
-        annotations[HOSTFILE] = node.hostfile
+        annotations[labels.HOSTFILE] = node.hostfile
     mounts = _mounts(container, node)
     used = {mount["name"] for mount in mounts}
     volumes = [volume for volume in _volumes(node) if volume["name"] in used]
@@ -314,9 +309,9 @@ def _description(pod: Manifest, container: Mapping[str, Any], node: SshPod) -> L
 
 
 def _volumes(node: SshPod) -> list[dict[str, Any]]:
-    annotated = [("launch.json", LAUNCH)]
+    annotated = [("launch.json", labels.LAUNCH)]
     if node.hostfile is not None:
-        annotated.append(("hostfile", HOSTFILE))
+        annotated.append(("hostfile", labels.HOSTFILE))
     items = [
         {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
         for path, annotation in annotated

@@ -7,7 +7,7 @@ of their own. Kueue: nothing on pods, but a Workload for the job (`kueue_workloa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -20,6 +20,7 @@ from trainyard.kinds.shared.scheduling import kueue_workload
 from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.problems import format_path
 
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -36,6 +37,9 @@ POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
     GangBackend.KUBERNETES: NATIVE_POD_GROUPS[0],
 }
 """The PodGroups of schedulers that have such objects."""
+
+_KEPT = "priorityClassName"
+"""A template's own counts."""
 
 
 def pod_groups_of(settings: Settings) -> Resource | None:
@@ -87,6 +91,20 @@ class Gang:
                 return Membership(spec=self._ranked({"schedulingGroup": {"podGroupName": group}}))
             case _:
                 return Membership()
+
+    def overridden(self, role: str, template: Mapping[str, Any]) -> Iterator[str]:
+        """What members of the replica type do not have of their template."""
+        member, metadata = self.membership(role, ""), template.get("metadata") or {}
+        for path, ours, theirs in (
+            (("metadata", "labels"), member.labels, metadata.get("labels")),
+            (("metadata", "annotations"), member.annotations, metadata.get("annotations")),
+            (("spec",), member.spec, template.get("spec")),
+        ):
+            for key, value in ours.items():
+                given = (theirs or {}).get(key)
+                if given and given != value and key != _KEPT:
+                    text = f"is ignored: the scheduler {self.backend} places the members of a gang"
+                    yield f"template of {role}: {format_path((*path, key))}: {text}"
 
     def _ranked(self, spec: dict[str, Any]) -> dict[str, Any]:
         return spec | ({"priorityClassName": self.priority_class} if self.priority_class else {})
