@@ -8,6 +8,7 @@ import re
 import venv
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests.embedded.command_line import CommandLine, until
@@ -111,12 +112,41 @@ def test_scripts_of_four_kinds_run_from_the_command_line_alone(trainyard: Comman
     assert output.count("sum 1.0 of 2") == 2
 
 
+_APART = """\
+import pathlib, time
+import torch
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+until = time.monotonic() + 300
+while not pathlib.Path("told").exists() and time.monotonic() < until:
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).mean().backward()
+    optimizer.step()
+    time.sleep(0.05)
+"""
+_SPAWNS = """\
+import os, pathlib, time
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(rank, size):
+    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/meet-{os.environ['RANK']}",
+        rank=rank, world_size=size)
+    until = time.monotonic() + 300
+    while not pathlib.Path("told").exists() and time.monotonic() < until:
+        time.sleep(0.1)
+    os._exit(0)
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(2,), nprocs=2)
+"""
+
+
 def test_ranks_that_never_met_are_told_when_the_job_has_succeeded(trainyard: CommandLine) -> None:
     """As with a trainer that was given one process: nothing in a script says so beforehand."""
     require("torchrun")
-    told = (
-        "No process group of torch.distributed was made: each of the 2 ranks has worked on its own"
-    )
+    told = "No process group of torch.distributed was made: each of the 2 ranks works on its own"
     each = "import torch.distributed as dist\n"
     meets = f"{each}dist.init_process_group('gloo')\ndist.destroy_process_group()\n"
     written(trainyard.folder, {"alone.py": each, "meets.py": meets})
@@ -126,6 +156,29 @@ def test_ranks_that_never_met_are_told_when_the_job_has_succeeded(trainyard: Com
     assert "No process group" not in trainyard.run("run", "--replicas", "2", "meets.py")
     plain = trainyard.run("run", "--replicas", "2", "--launcher", "plain", "alone.py")
     assert told not in plain  # who starts ranks alone may want them to share work by their numbers
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (_APART, "No process group of torch.distributed was made: each of the 2 ranks"),
+        (_SPAWNS, "of 2: their process groups are not the same"),
+    ],
+    ids=["alone", "spawn"],
+)
+def test_ranks_that_train_apart_are_told_while_they_do(
+    trainyard: CommandLine, script: str, told: str
+) -> None:
+    require("torchrun")
+    written(trainyard.folder, {"train.py": script})
+    with trainyard.running("run", "--replicas", "2", "train.py") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("warning: "):
+                assert told in line
+                (trainyard.folder / "told").touch()
+                break
+        assert "train: Succeeded" in process.stdout.read()
 
 
 def test_a_deepspeed_script_runs_from_the_command_line_alone(trainyard: CommandLine) -> None:

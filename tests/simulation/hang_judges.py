@@ -86,17 +86,36 @@ def _hangs(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     yield from _lasts(result, found["text"])
 
 
-@judges(
-    "event RanksApart",
-    "Warning",
-    r"No process group of torch\.distributed was made: each of the (?P<size>\d+) ranks has worked "
-    r"on its own, and what rank 0 has trained is its own alone\.",
+_NEVER_MET = (
+    r"(?:No process group of torch\.distributed was made|accelerate makes no use .+"
+    r"|MPI knows of one process only, as without mpirun|jax\.distributed was not initialized)"
+    r": each of the (?P<size>\d+) ranks works on its own, "
+    r"and what rank (?P<rank>\d+) trains is its own alone\."
 )
+_SEPARATE = (
+    r"(?P<one>\S+) and (?P<other>\S+) both have a rank (?P<rank>\d+) of (?P<size>\d+): their "
+    r"process groups are not the same, and each of them trains a model of its own\."
+)
+
+
+@judges("RanksApart=True", "NeverMet", _NEVER_MET, once=True)
+@judges("event RanksApart", "Warning", _NEVER_MET)
 def _apart(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     kinds = {r.kind for r in result.observed.reports.ranks if _is_of(result, r)}
-    yield from _if(kinds != {"Alone"}, f"its ranks have said {sorted(kinds)}")
-    yield from _if(result.phase != "Succeeded", f"the phase is {result.phase}")
+    yield from _if(not kinds <= {"Alone", "Apart"}, f"its ranks have said {sorted(kinds)}")
+    early = kinds == {"Alone"} and result.phase != "Succeeded"
+    yield from _if(early, f"the phase is {result.phase}, and no rank trained alone")
     yield from _if(int(found["size"]) < 2, "one rank is always alone")
+
+
+@judges("RanksApart=True", "SeparateGroups", _SEPARATE, once=True)
+@judges("event RanksApart", "Warning", _SEPARATE)
+def _separate(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
+    doubles = result.observed.reports.doubles or ()
+    pods = {each.pod for each in doubles if _is_of(result, each)}
+    yield from _if(len(pods) != 2, f"only {sorted(pods)} report the same rank")
+    lost = [n for n in (found["one"], found["other"]) if not any(p.endswith(n) for p in pods)]
+    yield from _if(bool(lost), f"of {sorted(pods)} none is {lost}")
 
 
 @judges("Hung=False", "-", exactly(hang_texts.RANKS_ADVANCE), once=True)

@@ -46,6 +46,7 @@ class Reporters(Observer):
         self._rng = random.Random(seed ^ 0x7E11)
         self._ranks = random.Random(seed ^ 0x0B5E)
         self._arrivals = random.Random(seed ^ 0x1A7E)
+        self._apart = random.Random(seed ^ 0x0A9A)
         self._stuck: dict[str, str] = {}
         self.controllers: list[Controller] = []
         """All that ever were: those that are dead hear nothing that matters."""
@@ -110,6 +111,8 @@ class Reporters(Observer):
             "counts": [["0", number, number - 1]],
             "ring": [{**entry, "number": 5, "done": True}, entry][: rng.choice((0, 2, 2))],
         }
+        if self._apart.random() < 0.02:
+            observation |= {"kind": "Apart", "library": self._apart.choice(("torch", "mpi4py"))}
         observation |= self._arrived(rank)
         if rng.random() < 0.1:  # users' programs can send what they like
             observation[rng.choice(list(observation))] = rng.choice(

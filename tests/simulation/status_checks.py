@@ -26,6 +26,7 @@ CONDITIONS = (
     "Paused",
     "Launched",
     "Hung",
+    "RanksApart",
 )
 REPLICA_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
 ENDS = ("Succeeded", "Failed")

@@ -96,7 +96,7 @@ class ScriptSource:
     def introduction(self, isolation: str) -> list[str]:
         interpreter = self.draft.interpreter
         lines = interpreter.lines(isolation) if interpreter else []
-        return [*lines, self.draft.launch_note(), *filter(None, [self.draft.single_process_note()])]
+        return [*lines, self.draft.launch_note()]
 
     def provenance(self, note: Callable[[str], None]) -> SubmissionContext:
         return _provenance(self.draft.options, self.python, note, snapshots=self.snapshots)

@@ -180,6 +180,8 @@ class PodReports:
     progress: Progress | None = None
     ranks: tuple[RankReport, ...] = ()
     """The last report of each rank."""
+    doubles: tuple[RankReport, RankReport] | None = None
+    """Of two pods that both go on to report as the same rank."""
     in_place: Mapping[str, InPlaceReport] = field(default_factory=dict)
     """How attempts in pods stand that can be restarted in place, by the pod's name."""
     node_checks: Mapping[str, NodeCheckReport] = field(default_factory=dict)

@@ -143,7 +143,8 @@ class Observation(TypedDict):
     group, at which collectives it arrived how many milliseconds before ``now``, which is Unix time
     as ``machine`` has it, and how many after the one before. ``cadence``, of rank 0: how many
     collectives come again and again, and the seconds from one time to the next. ``memory`` is how
-    many seconds ago it had so many MiB, the newest first."""
+    many seconds ago it had so many MiB, the newest first. ``library`` is that by which one is
+    ``Alone``."""
 
     attempt: int
     rank: int
@@ -162,6 +163,7 @@ class Observation(TypedDict):
     arrivals: list[list[Any]]
     cadence: list[float]
     memory: list[list[float]]
+    library: str
 
 
 class AttemptReport(TypedDict):

@@ -33,6 +33,7 @@ OBSERVER = (
     "observer.rank_observer",
     "observer.process_sampling",
     "observer.rank_state",
+    "observer.ranks_met",
     "in_place.in_place_standby",
     "report_client",
 )

@@ -34,6 +34,20 @@ def test_the_launcher_is_that_of_what_is_imported(text: str, launcher: tuple[str
 
 
 @pytest.mark.parametrize(
+    ("text", "spawns"),
+    [
+        ("import torch.multiprocessing as mp\nmp.spawn(work, nprocs=2)", True),
+        ("import torch\ntorch.multiprocessing.start_processes(work, nprocs=2)", True),
+        ("import os\nmp.spawn(work)\nrank = int(os.environ['RANK'])", False),  # either way
+        ("nursery.spawn(work)", False),
+        ("", False),
+    ],
+)
+def test_a_script_that_starts_its_processes_itself_is_known(text: str, spawns: bool) -> None:
+    assert read(text, "x.py").spawns is spawns
+
+
+@pytest.mark.parametrize(
     ("text", "changes"),
     [
         ("import sys\nsys.path.insert(0, 'x')", True),

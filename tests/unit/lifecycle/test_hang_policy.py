@@ -27,6 +27,9 @@ class Reporting(World):
     doing: tuple[str, ...] = ()
     attempt = 1
     size: int | None = None
+    library = ""
+    doubles = False
+    """Whether each pod has a rank 0."""
 
     def say(self, *doing: str, attempt: int = 1) -> Self:
         self.doing, self.attempt, self.said = doing, attempt, self.now
@@ -40,10 +43,12 @@ class Reporting(World):
                 since=self.said,
                 received_at=self.now,
                 size=self.size or len(self.doing),
+                library=self.library,
             )
             for number, kind in enumerate(self.doing)
         )
-        return replace(super().observed(), reports=PodReports(ranks=ranks))
+        doubles = (ranks[0], replace(ranks[1], rank=0)) if self.doubles and ranks else None
+        return replace(super().observed(), reports=PodReports(ranks=ranks, doubles=doubles))
 
 
 def hanging(job: dict[str, Any]) -> Reporting:
@@ -270,17 +275,79 @@ def ended(world: Reporting, *doing: str, attempt: int = 1) -> list[str]:
     return world.messages("RanksApart")
 
 
+APART = (
+    "No process group of torch.distributed was made: each of the 2 ranks works on its own, and "
+    "what rank 0 trains is its own alone."
+)
+
+
 def test_ranks_that_never_met_are_told_at_the_end() -> None:
-    text = (
-        "No process group of torch.distributed was made: each of the 2 ranks has worked on its "
-        "own, and what rank 0 has trained is its own alone."
-    )
-    assert ended(Reporting(torchrun(workers=2)), "Alone") == [text]
+    assert ended(Reporting(torchrun(workers=2)), "Alone") == [APART]
     assert ended(Reporting(torchrun(workers=2)), "Left", "Alone") == []
     assert ended(Reporting(torchrun(workers=2)), "Alone", attempt=7) == []
     assert ended(Reporting(torchrun(workers=2))) == []
     # Who starts ranks without a launcher may well want them to share work by their numbers.
     assert ended(Reporting(job()), "Alone") == []
+
+
+def test_one_that_ended_before_it_could_meet_others_is_not_told_apart() -> None:
+    world = Reporting(torchrun(workers=2))
+    world.running()
+    world.say("Alone").settle()
+    assert world.messages("RanksApart") == []
+    world.exit("0", 1).settle()
+    assert world.messages("RanksApart") == []
+
+
+def test_ranks_that_train_apart_are_told_at_once_and_once() -> None:
+    world = Reporting(torchrun(workers=2))
+    world.running()
+    world.size = 2
+    world.say("Apart").settle()
+    assert world.messages("RanksApart") == [APART]
+    assert world.condition("RanksApart") == ("True", "NeverMet", APART)
+    world.say().advance(60).settle()  # as a controller that has just begun
+    assert world.condition("RanksApart") == ("True", "NeverMet", APART)
+    world.say("Apart").exit("0", 0).settle()
+    assert world.phase == "Succeeded"
+    assert world.messages("RanksApart") == [APART]
+
+
+def test_ranks_that_have_met_since_are_not_told_apart() -> None:
+    world = Reporting(torchrun(workers=2))
+    world.running()
+    world.size = 2
+    world.say("Apart").settle().say("Collecting", "Collecting").settle()
+    assert world.condition("RanksApart") is None
+
+
+@pytest.mark.parametrize(("library", "told"), [("mpi4py", "MPI knows of one"), ("jax", "jax.dist")])
+def test_those_that_another_library_has_apart_are_told_without_a_launcher(
+    library: str, told: str
+) -> None:
+    world = Reporting(job())
+    world.running()
+    world.size, world.library = 2, library
+    world.say("Apart").settle()
+    [message] = world.messages("RanksApart")
+    assert message.startswith(told)
+
+
+def test_replicas_that_have_groups_of_their_own_are_told() -> None:
+    told = (
+        "worker-0 and worker-1 both have a rank 0 of 2: their process groups are not the same, and "
+        "each of them trains a model of its own."
+    )
+    world = Reporting(job())
+    world.running()
+    world.doubles = True
+    world.say("Collecting", "Collecting").settle()
+    assert world.messages("RanksApart") == [told]
+    alone = Reporting(generic())
+    alone.running()
+    alone.doubles = True
+    alone.say("Collecting", "Collecting").settle()
+    assert alone.messages("RanksApart") == []
 
 
 def test_one_that_never_met_is_waited_for_by_nobody() -> None:

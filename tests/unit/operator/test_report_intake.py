@@ -160,3 +160,21 @@ async def test_one_that_never_met_counts_where_nobody_has() -> None:
     assert heard() == [(0, "Left"), (1, "Collecting")]
     tell("Alone", attempt=2)
     assert heard() == [(0, "Alone"), (1, "Collecting")]
+
+
+async def test_a_rank_that_two_pods_go_on_to_report_is_known() -> None:
+    """Not one that a launcher has moved, whose process is another when it comes back."""
+    reports = ReportIntake(lambda: BEGAN, lambda _: None, 0.0)
+
+    def tell(pod: str, pid: int, kind: str = "Collecting") -> list[str]:
+        told = {"rank": 0, "size": 2, "attempt": 1, "kind": kind, "every": 30, "pid": pid}
+        reports.receive("u", pod, {"observation": told})
+        return [rank.pod for rank in reports.reports_of("u").doubles or ()]
+
+    assert tell("a", 1) == []
+    assert tell("b", 2) == []
+    assert tell("a", 3) == []
+    assert tell("b", 2, "Left") == []
+    assert tell("a", 3) == []
+    assert tell("b", 4) == []
+    assert tell("a", 3) == ["b", "a"]

@@ -349,7 +349,7 @@ def test_the_first_of_several_ranks_that_never_met_is_known(
         "observer = sys.modules['trainyard_observer.rank_observer']\n"
         "settings = observer.Settings(os.environ[observer.VARIABLE])\n"
         "observer.stack_server.ADDRESS += '-second'\n"
-        "print(observer.Observer(settings, None).never_met_others())\n"
+        "print(observer.Observer(settings, None).works_alone(is_certain=True))\n"
     )
     done = run(python, site, "-W", "ignore", "-c", code)
     assert (done.stdout, done.stderr) == (f"{alone}\n", "")

@@ -7,9 +7,7 @@ may never be reached, or may fail on purpose.
 from __future__ import annotations
 
 import ast
-import re
-import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
@@ -25,23 +23,9 @@ LAUNCHERS: Mapping[str, str] = {
 }
 """Imported modules, and the launchers of scripts that import them; the first match counts."""
 DISTRIBUTED, PLAIN = "torchrun", "plain"
-_SINGLE_PROCESS_LIBRARIES = """
-torch torchvision torchaudio numpy pandas scipy sklearn matplotlib PIL tqdm yaml tensorboard
-tensorboardX torchmetrics trainyard
-"""
-_SINGLE_PROCESS_MODULES = sys.stdlib_module_names | {*_SINGLE_PROCESS_LIBRARIES.split()}
-"""Modules that do not connect processes by themselves; any other module may."""
-_DISTRIBUTED_WORDS = re.compile(
-    rb"distributed|rank|world_?size|\bddp|fsdp|\bmpi|horovod", re.IGNORECASE
-)
-"""Words in scripts whose processes share the work."""
 _JOINING = ("init_process_group", "init_device_mesh")
+_SPAWNING, _MULTIPROCESSING = ("spawn", "start_processes"), ("mp", "multiprocessing")
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-
-USE_CPU = "ACCELERATE_USE_CPU"
-"""Without it, on a machine without GPUs, accelerate does not use the group that it makes (1.15)."""
-_ACCELERATE_MODULES = ("accelerate", "transformers")
-_CPU_OPTIONS = re.compile(rb"use_cpu|no_cuda|\bcpu\s*=", re.IGNORECASE)
 
 
 class SourceError(TrainyardError):
@@ -57,14 +41,12 @@ class Source:
     """Those, and imports in functions, conditions and ``try``."""
     changes_path: bool
     """Whether it changes ``sys.path``, so that it is not known where it finds modules."""
-    may_be_distributed: bool = True
-    """Whether a word in it may be about ranks."""
-    may_use_cpus: bool = True
-    """Whether an option in it may select CPUs."""
     reads_ranks: bool = False
     """Whether it joins a process group, or reads its rank from the environment."""
     can_do_without_ranks: bool = False
     """Whether it asks if the environment has its rank, as scripts do that also run alone."""
+    spawns: bool = False
+    """Whether it starts its processes itself, by torch.multiprocessing, and gives them ranks."""
 
     @property
     def launcher(self) -> tuple[str, str]:
@@ -89,15 +71,13 @@ def read(text: str | bytes, file: str) -> Source:
     top = tuple(dict.fromkeys(_imported(tree.body)))
     nodes = list(ast.walk(tree))
     walked = [node for node in nodes if isinstance(node, ast.stmt)]
-    data = text if isinstance(text, bytes) else text.encode()
     return Source(
         top,
         frozenset(_imported(walked)),
         changes_path=any(map(_changes_path, nodes)),
-        may_be_distributed=_DISTRIBUTED_WORDS.search(data) is not None,
-        may_use_cpus=_CPU_OPTIONS.search(data) is not None,
         reads_ranks=any(map(_reads_ranks, nodes)),
         can_do_without_ranks=any(map(_asks_for_ranks, nodes)),
+        spawns=any(map(_spawns, nodes)) and not any(map(_reads_rank_variable, nodes)),
     )
 
 
@@ -110,6 +90,17 @@ def _reads_ranks(node: ast.AST) -> bool:
     """Whether it is ``init_process_group(…)`` or ``os.environ["RANK"]``."""
     if isinstance(node, ast.Call):
         return _last_name(node.func) in _JOINING
+    return _reads_rank_variable(node)
+
+
+def _spawns(node: ast.AST) -> bool:
+    """Whether it is ``mp.spawn(…)`` or ``torch.multiprocessing.start_processes(…)``."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return node.func.attr in _SPAWNING and _last_name(node.func.value) in _MULTIPROCESSING
+
+
+def _reads_rank_variable(node: ast.AST) -> bool:
     return (
         isinstance(node, ast.Subscript)
         and _last_name(node.value) == "environ"
@@ -139,23 +130,6 @@ def _last_name(node: ast.AST) -> str:
 
 def _is_rank(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value in _RANK_VARIABLES
-
-
-def is_single_process(sources: Sequence[Source], own: Set[str]) -> bool:
-    """Whether each process of a script would do all the work: it uses torch, and nothing in it or
-    its `own` modules connects processes. False if that cannot be known."""
-    names = frozenset[str]().union(*(source.all_imports for source in sources))
-    is_known = names <= _SINGLE_PROCESS_MODULES | own and not any(s.changes_path for s in sources)
-    return is_known and "torch" in names and not any(s.may_be_distributed for s in sources)
-
-
-def accelerate_module(sources: Sequence[Source]) -> str:
-    """The module by which a script uses accelerate, which ignores CPUs unless an option selects
-    them; "" if it does not use it, has such an option, or joins a process group by itself."""
-    if any(source.reads_ranks for source in sources):
-        return ""
-    found = next((m for m in _ACCELERATE_MODULES if any(m in s.all_imports for s in sources)), "")
-    return "" if any(source.may_use_cpus for source in sources) else found
 
 
 def _imported(nodes: list[ast.stmt]) -> Iterator[str]:

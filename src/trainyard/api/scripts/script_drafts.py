@@ -110,12 +110,14 @@ class Draft:
         by_ranks = (python_source.DISTRIBUTED, python_source.PLAIN)
         if launcher not in by_ranks or not self._is_one_process():
             return launcher, why
-        if python_source.needs_ranks(list(self._sources())):
+        if not self.source.spawns and python_source.needs_ranks(list(self._sources())):
             return launcher, why
         self.hides_ranks = True
         return python_source.PLAIN, "it is one process"
 
     def _launcher_by_imports(self) -> tuple[str, str]:
+        if self.source.spawns:
+            return python_source.PLAIN, "it starts its processes itself"
         for source in self._sources():
             launcher, module = source.launcher
             if module:
@@ -310,38 +312,6 @@ class Draft:
         each = ", each with " if script.replicas > 1 else " with "
         size = _counted(script.replicas, "replica") + (each + " and ".join(has) if has else "")
         return f"{script.name}: launcher {self.launcher}{why}; {size}"
-
-    def single_process_note(self) -> str:
-        """The note that each of several processes would do the whole work; "" if they share it, or
-        if that is not known."""
-        if self.found.form == "program" or not self.found.file or self.found.is_archive:
-            return ""
-        script = self.build()
-        count = script.replicas * script.processes
-        if count == 1 or self.launcher not in (python_source.DISTRIBUTED, python_source.PLAIN):
-            return ""
-        sources = list(self._sources())
-        on_cpus = not (self.on_cluster or script.gpus or python_source.USE_CPU in script.env)
-        if on_cpus and (module := python_source.accelerate_module(sources)):
-            return (
-                f"note: without GPUs {module} brings processes together only where it is told: "
-                f"without --env {python_source.USE_CPU}=true each of the {count} processes trains "
-                "a model of its own"
-            )
-        if any("mpi4py" in source.imports for source in sources):
-            return (
-                "note: mpi4py brings processes together where mpirun has started them: here each "
-                f"of the {count} processes is rank 0 of 1"
-            )
-        names = frozenset[str]().union(*(source.all_imports for source in sources))
-        own = {name for name in names if any(_files_of(f / name) for f in self._folders())}
-        if len(sources) > _MOST_FILES or not python_source.is_single_process(sources, own):
-            return ""
-        return (
-            f"note: nothing in {self.found.target} seems to use torch.distributed: each of its "
-            f"{count} processes trains a model of its own; with init_process_group() and "
-            "DistributedDataParallel they train one"
-        )
 
     def misplaced(self, ours: Mapping[str, bool]) -> list[str]:
         """Options of trainyard's that stand behind the script and are passed to it, with their

@@ -38,9 +38,7 @@ def command(
         draft.require()
     except InterpreterError as missing:
         click.echo(f"warning: {missing}", err=True)
-    for line in filter(
-        None, (misplaced_note(draft), draft.launch_note(), draft.single_process_note())
-    ):
+    for line in filter(None, (misplaced_note(draft), draft.launch_note())):
         click.echo(line, err=True)
     if not script.save:
         click.echo(draft.text(heading=heading(draft, "")), nl=False)

@@ -41,7 +41,7 @@ DeadlineExceeded, after the means."""
 class ConditionType(StrEnum):
     """Types of ``status.conditions``, in the order in which they are listed.
 
-    Launched: decision 100; Hung: decision 225.
+    Launched: decision 100; Hung: 225; RanksApart: 364.
     """
 
     INITIALIZED = "Initialized"
@@ -52,6 +52,7 @@ class ConditionType(StrEnum):
     PAUSED = "Paused"
     LAUNCHED = "Launched"
     HUNG = "Hung"
+    RANKS_APART = "RanksApart"
 
 
 class ConditionReason(StrEnum):
@@ -90,6 +91,8 @@ class ConditionReason(StrEnum):
     HANG_SUSPECTED = "HangSuspected"
     WAITS_FOR_BUSY = "WaitsForBusyRank"
     SLEEPS = "AllSleep"
+    NEVER_MET = "NeverMet"
+    GROUPS_APART = "SeparateGroups"
 
 
 class EventReason(StrEnum):

@@ -19,7 +19,13 @@ from trainyard.lifecycle import texts
 from trainyard.lifecycle.actions import Create, Event
 from trainyard.lifecycle.hang import hang_detector, hang_texts
 from trainyard.lifecycle.hang.hang_detector import Finding
-from trainyard.lifecycle.hang.rank_reports import ALONE, STOPPED, STUCK, RankReport
+from trainyard.lifecycle.hang.rank_reports import (
+    APART,
+    NEVER_MET,
+    STOPPED,
+    STUCK,
+    RankReport,
+)
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
 from trainyard.lifecycle.replica_state import HUNG, Exit, Ruling, State
@@ -88,7 +94,7 @@ def observe(context: ReconcileContext) -> HangObservation:
     ranks = tuple(
         _as_seen_by_node(rank, by_pod[rank.pod])
         for rank in _current_ranks(context)
-        if rank.kind != ALONE  # of which nothing is waited for
+        if rank.kind not in NEVER_MET  # of which nothing is waited for
     )
     if any(_has_yet_to_start(replica) for replica in context.view.not_running):
         return HangObservation(ranks)
@@ -109,19 +115,45 @@ def _current_ranks(context: ReconcileContext) -> Iterator[RankReport]:
     return (r for r in context.observed.reports.ranks if _is_current(by_pod.get(r.pod), r))
 
 
-def report_ranks_never_met(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
-    """Warn of a job that has succeeded although its ranks never made a process group.
+def report_ranks_apart(context: ReconcileContext, status: StatusBuilder) -> PolicyResult:
+    """Warn of a job whose ranks train, or have trained, without each other (decision 364).
 
-    Each has then trained alone, which looks like success (decision 364).
+    That looks like success, so it is told as soon as it shows, once.
     """
-    policy, has_succeeded = context.workload.hang, context.internal.ended == Phase.SUCCEEDED
-    if not has_succeeded or policy is None or not policy.launched or context.workload.debug:
+    policy, conditions = context.workload.hang, status.conditions
+    if policy is None or context.workload.debug:
         return NOTHING
-    ranks = tuple(_current_ranks(context))
-    if ranks and all(rank.kind == ALONE for rank in ranks):
-        text = hang_texts.ranks_never_met(max(rank.size for rank in ranks))
+    ranks = {rank.kind in NEVER_MET: rank for rank in _current_ranks(context)}
+    has_succeeded = context.internal.ended == Phase.SUCCEEDED
+    reason, text = ConditionReason.NEVER_MET, ""
+    if doubles := _current_doubles(context):
+        reason = ConditionReason.GROUPS_APART
+        text = hang_texts.ranks_in_separate_groups(*doubles)
+    elif list(ranks) == [True] and (has_succeeded or ranks[True].kind == APART):
+        # Ranks that nobody launched may share work by their numbers: torch's, not those of others.
+        is_meant = policy.launched or ranks[True].library in ("mpi4py", "jax")
+        text = hang_texts.ranks_never_met(ranks[True]) if is_meant else ""
+    if not text:
+        if False in ranks:  # they have met since
+            conditions.drop(ConditionType.RANKS_APART)
+        return NOTHING
+    if not conditions.has(ConditionType.RANKS_APART):
         status.events.append(Event("Warning", EventReason.RANKS_APART.value, text))
+    conditions.set(ConditionType.RANKS_APART, True, reason, text)
     return NOTHING
+
+
+def _current_doubles(context: ReconcileContext) -> tuple[RankReport, RankReport] | None:
+    """Two of the present pods that are the same rank, by the replicas' names; None in a job whose
+    replicas do not need each other."""
+    doubles = context.observed.reports.doubles
+    if context.workload.min_running_replicas < 2:
+        return None
+    by_pod = {replica.name: replica for replica in context.view.replicas}
+    if doubles is None or not all(_is_current(by_pod.get(rank.pod), rank) for rank in doubles):
+        return None
+    one, other = (replace(rank, pod=by_pod[rank.pod].short_name) for rank in doubles)
+    return one, other
 
 
 # A new controller must not take a hang back before all ranks have reported to it (decision 313).

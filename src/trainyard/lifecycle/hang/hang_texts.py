@@ -194,9 +194,28 @@ def _conjugate(ranks: Sequence[RankReport], verb: str) -> str:
     return f"{verb}s" if len(ranks) == 1 else verb
 
 
-def ranks_never_met(size: int) -> str:
-    """Of a job that has succeeded though its ranks have never met."""
+_ALONE_TEXTS = {
+    "accelerate": "accelerate makes no use of the other processes (without GPUs it does with "
+    "--env ACCELERATE_USE_CPU=true)",
+    "mpi4py": "MPI knows of one process only, as without mpirun",
+    "jax": "jax.distributed was not initialized",
+}
+"""By the library that says so, if not torch."""
+
+
+def ranks_never_met(rank: RankReport) -> str:
+    """Of a job of which one rank tells that it works without the others."""
+    why = _ALONE_TEXTS.get(rank.library, "No process group of torch.distributed was made")
     return (
-        f"No process group of torch.distributed was made: each of the {size} ranks has worked "
-        "on its own, and what rank 0 has trained is its own alone."
+        f"{why}: each of the {rank.size} ranks works on its own, and what "
+        f"rank {rank.rank} trains is its own alone."
+    )
+
+
+def ranks_in_separate_groups(one: RankReport, other: RankReport) -> str:
+    """Of two replicas in which the same rank works."""
+    first, second = sorted((one.pod, other.pod))
+    return (
+        f"{first} and {second} both have a rank {one.rank} of {one.size}: their process groups are "
+        "not the same, and each of them trains a model of its own."
     )

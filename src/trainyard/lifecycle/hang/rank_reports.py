@@ -14,8 +14,9 @@ from trainyard.schema.dataclass import dataclass
 
 COLLECTING, WAITING, MEETING = "Collecting", "Waiting", "Meeting"
 BUSY, LOOPING, IDLE, LEFT, NEW = "Busy", "Looping", "Idle", "Left", "New"
-ALONE = "Alone"
-KINDS = frozenset((COLLECTING, WAITING, MEETING, BUSY, LOOPING, IDLE, LEFT, NEW, ALONE))
+APART, ALONE = "Apart", "Alone"
+NEVER_MET = (APART, ALONE)
+KINDS = frozenset((COLLECTING, WAITING, MEETING, BUSY, LOOPING, IDLE, LEFT, NEW, *NEVER_MET))
 """As `rank_state` and `rank_observer` of `payloads/observer` have them, which are not imported:
 other Pythons read them."""
 STOPPED = "Stopped"
@@ -96,6 +97,8 @@ class RankReport:
     """How many collectives come again and again, and the seconds from one time to the next."""
     memory: tuple[tuple[float, int], ...] = ()
     """How many seconds ago it had so many MiB, the newest first."""
+    library: str = ""
+    """That by which one is alone: see `observer/ranks_met`."""
 
     @property
     def begun(self) -> int:
@@ -141,6 +144,7 @@ class RankReport:
             ),
             cadence=_decode_cadence(_list(obj, "cadence")),
             memory=tuple(map(_decode_memory, _list(obj, "memory")[:MOST_MEMORY])),
+            library=_text(obj, "library"),
         )
 
 

@@ -140,6 +140,7 @@ class StatusBuilder:
         """What was told of replicas that ran."""
         self.set_not_launched(None)
         self.conditions.drop(ConditionType.HUNG)
+        self.conditions.drop(ConditionType.RANKS_APART)
 
     def set_resumed(self) -> None:
         """The pause is over."""

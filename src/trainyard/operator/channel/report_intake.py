@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from trainyard.lifecycle.hang.rank_reports import ALONE, STUCK, RankReport
+from trainyard.lifecycle.hang.rank_reports import LEFT, MEETING, NEVER_MET, STUCK, RankReport
 from trainyard.lifecycle.pod_reports import NO_REPORTS, CollectiveCounts, PodReports
 from trainyard.lifecycle.policies import POD_REPORTS
 from trainyard.lifecycle.policy import PodReport
@@ -43,6 +43,8 @@ class _JobReports:
     reports: PodReports = NO_REPORTS
     ranks: dict[int, RankReport] = field(default_factory=dict)
     """Without arrival times, of which reconciles see only the stragglers they result in."""
+    displaced: dict[tuple[int, str], int] = field(default_factory=dict)
+    """By rank and pod: the process that was this rank before another pod reported it."""
     ranks_with_arrivals: dict[int, RankReport] = field(default_factory=dict)
     skews: dict[str, deque[float]] = field(default_factory=dict)
     """By machine: seconds between a report's own time and its receipt by our clock."""
@@ -115,8 +117,9 @@ class ReportIntake:
         before = job.ranks.get(rank.rank)
         if before is None and len(job.ranks) >= _MOST_RANKS:
             raise BadReport(f"observation.rank: there are {_MOST_RANKS} already")
-        if rank.kind == ALONE and _has_process_group(job, rank.attempt):
+        if rank.kind in NEVER_MET and _has_process_group(job, rank.attempt):
             return  # a launcher, or a program that ran before the ranks
+        self._note_double(job, rank, before)
         job.ranks[rank.rank] = replace(rank, arrivals={})
         job.reports = replace(job.reports, ranks=tuple(job.ranks.values()))
         if self._find_stragglers(job, rank):
@@ -124,6 +127,15 @@ class ReportIntake:
         is_news = rank.rank == 0 and self._count_collectives(job, rank, before)
         if is_news or rank.kind in STUCK or before is None or before.kind != rank.kind:
             self._schedule_wakeup(uid, job)
+
+    def _note_double(self, job: _JobReports, rank: RankReport, before: RankReport | None) -> None:
+        """Note it where one that another pod had followed as this rank still reports. A rank that a
+        launcher moves to another pod is another process there, should it come back."""
+        if before is None or before.pod == rank.pod or rank.kind in (LEFT, MEETING, *NEVER_MET):
+            return
+        job.displaced[rank.rank, before.pod] = before.pid
+        if job.displaced.get((rank.rank, rank.pod)) == rank.pid:
+            job.reports = replace(job.reports, doubles=(before, rank))
 
     def _take_pod_state(self, uid: str, report: PodReport, body: Any, pod: str) -> None:
         """How something stands in a pod; a change wakes the controller."""
@@ -207,7 +219,7 @@ class ReportIntake:
 
 def _has_process_group(job: _JobReports, attempt: int) -> bool:
     """Whether ranks of an attempt have formed a process group."""
-    return any(each.kind != ALONE and each.attempt == attempt for each in job.ranks.values())
+    return any(r.kind not in NEVER_MET and r.attempt == attempt for r in job.ranks.values())
 
 
 def _refill(bucket: tuple[float, float] | None, rate: float, now: float) -> float:

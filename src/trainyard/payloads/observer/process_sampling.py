@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from trainyard.payloads.observer import ranks_met
 from trainyard.payloads.observer.rank_state import Sample
 
 if TYPE_CHECKING:
@@ -92,13 +93,6 @@ def default_group() -> Any:
     return getattr(world, "default_pg", None)
 
 
-def never_had_group() -> bool:
-    """Whether torch is there, and has never had a default process group in this process: what it
-    notes of one stays when that is destroyed."""
-    module = sys.modules.get("torch.distributed.distributed_c10d")
-    return module is not None and getattr(module, "_backend", "") is None
-
-
 def flight_recorder_json(entries: bool) -> bytes:
     """What torch's flight recorder tells, as JSON; empty for a torch that has none."""
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
@@ -161,6 +155,9 @@ class ProcessSampler:
         main = threading.main_thread()
         self._ident, self._thread = main.ident, main.native_id
         self._library = (str(Path(os.__file__).parent), str(Path(__file__).parent))
+        self.has_updated = False
+        """Whether parameters were other ones at the last sample than at the one before."""
+        self._versions: list[int] = []
 
     def is_user_file(self, file: str) -> bool:
         """Whether a file is of the user's program, rather than of a library."""
@@ -219,6 +216,9 @@ class ProcessSampler:
         kind = type(value)
         if kind in _COLLECTIONS:
             return _object_fingerprint(value)
+        if (version := ranks_met.parameter_version(value)) is not None:
+            self._versions.append(version)
+            return hash((id(value), version))
         module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
         file = getattr(module, "__dict__", {}).get("__file__")  # runs nothing of a lazy module
         if not isinstance(file, str) or not self.is_user_file(file):
@@ -240,7 +240,9 @@ class ProcessSampler:
         (read, wrote), (our_read, our_wrote) = map(
             io_bytes, ("/proc/self/io", "/proc/thread-self/io")
         )
+        before, self._versions = self._versions, []
         frames, position, values, inner, opcode = self.frames()
+        self.has_updated = len(self._versions) == len(before) and self._versions > before
         return Sample(
             at=at,
             cpu=own + sum(map(cpu_seconds, below)),

@@ -2,8 +2,8 @@
 
 It must print nothing, change no exit code, hold no lock across a fork, and end before the
 interpreter does. A process is a rank once torch has a default process group in it, or once it has a
-RANK and waits for the other ranks to form one. No other process reports. Runs in the user's image:
-standard library, Python 3.8.
+RANK and waits for the other ranks to form one, or works without them. No other process reports.
+Runs in the user's image: standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from trainyard.payloads.observer import (
     collective_timing,
     process_sampling,
     rank_state,
+    ranks_met,
     stack_server,
 )
 
@@ -49,8 +50,11 @@ LONGEST_MODULES = 3000
 """Characters of a list of extension modules that leave a kubelet's 4 KiB room for the stack."""
 LEFT = "Left"
 """Reported once, by a rank that has destroyed its process group or ends."""
-ALONE = "Alone"
-"""Reported once, at its end, by a process that was to be rank 0 of several and never met one."""
+APART, ALONE = "Apart", "Alone"
+"""Reported by a process that was to be rank 0 of several: it works without the others; it ends, and
+never met one."""
+TRAINING_LOOKS = 2
+"""Once it was found to train so often, it will not join others any more."""
 
 
 class Settings:
@@ -94,6 +98,9 @@ class Observer:
         self.memory: list[tuple[float, int]] = []
         """When it had how many MiB, the newest first."""
         self.rank = self.size = -1
+        self.training_looks = 0
+        self.library = ""
+        """That by which it is alone."""
         self.crashes = -1 if settings.is_crash_kept else crashes
         self.events = _events(folders) if folders else None
         self.is_status_sent, self.status_read_at = True, 0.0
@@ -124,14 +131,16 @@ class Observer:
     def observe_once(self, at: float) -> None:
         """Look, and report; torch's module is there by now, the process group may never be."""
         group = process_sampling.default_group()
+        known = process_sampling.counts() if group is not None else ()
+        if not known and ranks_met.accelerate_is_alone():
+            group = None
         if group is not None:
             self.rank, self.size = group.rank(), group.size()
-        elif self.reported_kind and self.reported_kind != rank_state.MEETING:
+        elif self.reported_kind not in ("", rank_state.MEETING, APART):
             self.report_if_due(at, LEFT)
             return
         elif "RANK" not in os.environ:
             return
-        known = process_sampling.counts() if group is not None else ()
         if known != self.counts:
             self.counts = known
             self.activity.note_collective(at)
@@ -140,15 +149,24 @@ class Observer:
             sample = self.sampler.sample(at, known)
             self.frames = sample.frames
             self.activity.add_sample(sample)
-        if group is not None or self.reported_kind or self.activity.kind == rank_state.MEETING:
+            is_training = self.sampler.has_updated or ranks_met.is_training(self.frames)
+            self.training_looks += is_training
+        if self.works_alone(is_certain=self.training_looks >= TRAINING_LOOKS):
+            self.report_if_due(at, APART)
+        elif (
+            group is not None
+            or self.reported_kind == rank_state.MEETING
+            or self.activity.kind == rank_state.MEETING
+        ):
             self.report_if_due(at, self.activity.kind)
 
-    def never_met_others(self) -> bool:
-        """Whether it was started as the first of several ranks, and has never had a process group:
-        of thousands one is enough to say so."""
+    def works_alone(self, *, is_certain: bool) -> bool:
+        """Whether it was started as the first of several ranks, and has none of the others: of
+        thousands one is enough to say so. `is_certain`: see `ranks_met.library_alone`."""
         size = os.environ.get("WORLD_SIZE", "")
-        is_one_of_many = size.isdigit() and int(size) > 1 and self.is_first()
-        return is_one_of_many and self.rank < 0 and process_sampling.never_had_group()
+        is_one_of_many = size.isdigit() and int(size) > 1 and self.rank < 0 and self.is_first()
+        self.library = ranks_met.library_alone(is_certain=is_certain) if is_one_of_many else ""
+        return bool(self.library)
 
     def pace(self) -> float:
         """Seconds between two reports of a rank that goes from collective to collective."""
@@ -177,7 +195,7 @@ class Observer:
     def leave_without_word(self) -> None:
         """`os._exit` ends the process: where it was called is all that will be known."""
         has_group = process_sampling.default_group() is not None
-        if self.reported_kind or (has_group and not was_started_by_another()):
+        if self.reported_kind not in ("", APART) or (has_group and not was_started_by_another()):
             self.frames = self.sampler.frames()[0]
             self.report_if_due(time.monotonic(), LEFT)
 
@@ -214,6 +232,7 @@ class Observer:
             "arrivals": arrived,
             "cadence": self.timings.cadence,
             "memory": self.memory_report(at),
+            "library": self.library,
         }
 
 
@@ -293,9 +312,9 @@ class ObserverThread:
         observer = self.observer
         if self.thread is None or self.thread.is_alive():
             return
-        if observer.reported_kind:
+        if observer.reported_kind not in ("", APART):
             observer.report_if_due(time.monotonic(), LEFT)
-        elif observer.never_met_others():
+        elif not observer.reported_kind and observer.works_alone(is_certain=True):
             observer.report_if_due(time.monotonic(), ALONE)
 
 
@@ -318,7 +337,8 @@ def report_exits(thread: ObserverThread) -> None:
 
 
 def start_observing(variables: Any = os.environ, crashes: int = -1) -> None:
-    """Begin to observe this process; called once, by its main thread, which has torch.
+    """Begin to observe this process; called once, by its main thread, which has one of
+    `sitecustomize_hook.LIBRARIES`.
 
     Raises KeyError where the pod is not to be observed.
     """
@@ -338,7 +358,7 @@ def _after_fork(begin: Callable[[], None]) -> Callable[[], object]:
     if sys.version_info < (3, 13):
         return begin
     try:
-        import ctypes  # torch has it already
+        import ctypes
     except ImportError:
         return begin
 

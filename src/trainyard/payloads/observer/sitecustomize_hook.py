@@ -1,7 +1,7 @@
-"""Mounted as ``sitecustomize.py``: starts the observer when ``torch.distributed`` is imported.
+"""Mounted as ``sitecustomize.py``: starts the observer with the library that ranks meet by.
 
 A crash (SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL) leaves its Python stack where the container's end
-is told from. Then the user's own ``sitecustomize`` is imported, if there is one. Until torch comes
+is told from. Then the user's own ``sitecustomize`` is imported, if there is one. Until that comes
 nothing else is loaded, which keeps the start of every Python in the pod quick. Standard library,
 Python 3.8.
 """
@@ -25,7 +25,8 @@ HIGH_DESCRIPTOR = 200
 CRASH_DESCRIPTOR = -1
 """Where a crash of this process writes its stack; -1: not to a file of ours."""
 HERE = os.path.dirname(os.path.abspath(__file__))
-TORCH = "torch.distributed"
+LIBRARIES = ("torch.distributed", "mpi4py", "jax")
+"""With the first of these the observer starts."""
 WAITING = os.environ.pop("TRAINYARD_STANDBY", "")
 """See `in_place_standby`. Pythons that this one starts must not wait, so it is removed."""
 
@@ -95,10 +96,10 @@ def stand_by(setting: str) -> None:
 
 
 class Finder:
-    """Finds torch's module as usual, and hears when it has been imported."""
+    """Finds a library's module as usual, and hears when it has been imported."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
-        if name != TORCH:
+        if name not in LIBRARIES:
             return None
         sys.meta_path.remove(self)
         spec = PathFinder.find_spec(name, path)
@@ -135,5 +136,5 @@ if __name__ == "sitecustomize":
         if WAITING:
             stand_by(WAITING)
             WAITING = ""  # from here on it is observed
-            if TORCH in sys.modules:
+            if any(name in sys.modules for name in LIBRARIES):
                 observe()
