@@ -189,6 +189,16 @@ def test_a_deepspeed_script_runs_from_the_command_line_alone(trainyard: CommandL
     assert len(re.findall(r"sum 1.0 of 1 with \[.*'a b', '\$X'\]", output)) == 1
 
 
+def test_mpirun_starts_what_it_is_asked_to(trainyard: CommandLine) -> None:
+    require_programs("mpirun", "sshd", "ssh")
+    told = "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname) with $A$1"
+    written(trainyard.folder, {"tell.sh": f'echo "{told}"\n'})
+    run = ("--launcher", "mpi", "--replicas", "2", "--procs-per-replica", "2", "--env", "A=x")
+    output = trainyard.run("run", *run, "tell.sh", " y  z")
+    said = {line.partition("] ")[2] for line in output.splitlines() if "] rank" in line}
+    assert said == {f"rank {n} of 4 on worker-{n // 2} with x y  z" for n in range(4)}
+
+
 def test_any_program_runs_with_folders_variables_and_restarts(trainyard: CommandLine) -> None:
     written(
         trainyard.folder,

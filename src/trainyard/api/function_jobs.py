@@ -49,6 +49,11 @@ class Function:
                 "name the image that the replicas run on the cluster: image='IMAGE'; it needs "
                 "Python 3.8 or newer, and what the function imports"
             )
+        if options.get("launcher") == "mpi":
+            raise CommandError(
+                "launcher='mpi': mpirun tells processes no RANK, by which the value of "
+                "rank 0 is known; use torchrun or plain"
+            )
         elastic = options.get("elastic")
         replicas = options.get("replicas") or (elastic[1] if elastic else 1)
         gpus, processes = self._shares(options, replicas)

@@ -18,7 +18,7 @@ from trainyard.machine.secret_redaction import redact_value
 if TYPE_CHECKING:
     from trainyard.api.scripts.script_drafts import Draft
 
-_LAUNCHERS = ("torchrun", "plain", "deepspeed", "colossalai", "none")
+_LAUNCHERS = ("torchrun", "plain", "deepspeed", "colossalai", "mpi", "none")
 _VOLUME = """Mount a folder (on a cluster, a claim) at PATH in the replicas of SCRIPT; or say which
 folder stands for a claim. Folders are made if missing. Repeatable."""
 _IMAGE = """The Python environment that stands for images (first wins), or the image of SCRIPT's

@@ -216,6 +216,54 @@ def test_nothing_is_said_beforehand_of_what_is_seen_at_run_time(folder: Path, te
     assert "note" not in made("--no-check", "--replicas", "2", "--gpus", "0", "one.py")[1]
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "from mpi4py import MPI\nimport numpy\n",
+            "launcher mpi, because it imports mpi4py; 2 rep",
+        ),
+        (
+            "import torch\nfrom mpi4py import MPI\n",
+            "launcher mpi, because it imports mpi4py; 2 rep",
+        ),
+        (
+            "try:\n    from mpi4py import MPI\nexcept ImportError: pass\n",
+            "launcher plain, because it",
+        ),
+        ("import mpi4py\nimport torch\ndist.init_process_group()\n", "launcher torchrun, because"),
+    ],
+)
+def test_what_imports_mpi4py_is_started_by_mpirun(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    (folder / "mpirun").write_text("#!/bin/sh\n")
+    (folder / "mpirun").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    (folder / "one.py").write_text(text)
+    assert told in made("--no-check", "--replicas", "2", "one.py")[1]
+    assert "launcher mpi" not in made("--no-check", "one.py")[1]
+
+
+def test_mpirun_starts_a_process_for_each_slot(folder: Path) -> None:
+    words = ("--no-check", "--launcher", "mpi", "--replicas", "2", "--procs-per-replica", "3")
+    job, _ = made(*words, "train.py", "--name", "a b")
+    assert job["kind"] == "DeepSpeedJob"
+    assert job["spec"]["config"]["slotsPerWorker"] == 3
+    last = job["spec"]["config"]["customCommand"].splitlines()[-1]
+    assert last.startswith('mpirun --hostfile "$TRAINYARD_HOSTFILE" -n 6 --bind-to none python')
+    assert last.endswith(" train.py --name 'a b'")
+
+
+def test_a_missing_mpirun_is_told_before_the_start(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "one.py").write_text("from mpi4py import MPI\n")
+    monkeypatch.setenv("PATH", str(folder))
+    _, told = made("--no-check", "--replicas", "2", "one.py")
+    assert "launcher plain, because there is no mpirun, without which mpi4py finds one proc" in told
+
+
 @pytest.mark.parametrize("replicas", ["1", "2"])
 def test_a_script_that_spawns_its_processes_is_started_as_it_is(
     folder: Path, replicas: str

@@ -22,7 +22,7 @@ LAUNCHERS: Mapping[str, str] = {
     **dict.fromkeys(_TORCH_LIBRARIES.split(), "torchrun"),
 }
 """Imported modules, and the launchers of scripts that import them; the first match counts."""
-DISTRIBUTED, PLAIN = "torchrun", "plain"
+DISTRIBUTED, PLAIN, MPI = "torchrun", "plain", "mpi"
 _JOINING = ("init_process_group", "init_device_mesh")
 _SPAWNING, _MULTIPROCESSING = ("spawn", "start_processes"), ("mp", "multiprocessing")
 _RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,7 +96,7 @@ class Draft:
         """The launcher, and why it was chosen ("" where the user did)."""
         wanted = self.script.launcher
         if self.found.form == "program":
-            if wanted not in (None, "none", python_source.PLAIN):
+            if wanted not in (None, "none", python_source.PLAIN, python_source.MPI):
                 raise ScriptMistake(
                     f"{self.found.target} is no Python script, which the launcher {wanted} needs: "
                     "run it with --launcher none, or plain if it wants ranks"
@@ -107,7 +108,7 @@ class Draft:
             why = "it is an archive" if self.found.file else "its source is not here"
             return python_source.DISTRIBUTED, why
         launcher, why = self._launcher_by_imports()
-        by_ranks = (python_source.DISTRIBUTED, python_source.PLAIN)
+        by_ranks = (python_source.DISTRIBUTED, python_source.PLAIN, python_source.MPI)
         if launcher not in by_ranks or not self._is_one_process():
             return launcher, why
         if not self.source.spawns and python_source.needs_ranks(list(self._sources())):
@@ -118,7 +119,14 @@ class Draft:
     def _launcher_by_imports(self) -> tuple[str, str]:
         if self.source.spawns:
             return python_source.PLAIN, "it starts its processes itself"
-        for source in self._sources():
+        sources = list(self._sources())
+        wants_mpi = any("mpi4py" in source.imports for source in sources)
+        if wants_mpi and not python_source.needs_ranks(sources):
+            if self.on_cluster or shutil.which("mpirun"):
+                return python_source.MPI, "it imports mpi4py"
+            lack = "there is no mpirun, without which mpi4py finds one process in each replica"
+            return python_source.PLAIN, f"{lack} (apt-get install openmpi-bin)"
+        for source in sources:
             launcher, module = source.launcher
             if module:
                 return launcher, f"it imports {module}"

@@ -1,4 +1,5 @@
-"""DeepSpeedJob: every worker serves ssh, and worker-0 also runs ``deepspeed`` over all of them."""
+"""DeepSpeedJob: every worker serves ssh, and worker-0 also runs ``deepspeed`` over all of them, or
+what else is to, such as ``mpirun``."""
 
 from trainyard.kinds.kind import Kind
 
@@ -11,7 +12,7 @@ KIND = Kind(
     training_containers=("{type}",),
     budget="backoffCount",
     launches_over_ssh=True,
-    launchers=("deepspeed",),
+    launchers=("deepspeed", "mpi"),
     image="deepspeed/deepspeed",
     order=20,
 )

@@ -132,7 +132,8 @@ def report_ranks_apart(context: ReconcileContext, status: StatusBuilder) -> Poli
     elif list(ranks) == [True] and (has_succeeded or ranks[True].kind == APART):
         # Ranks that nobody launched may share work by their numbers: torch's, not those of others.
         is_meant = policy.launched or ranks[True].library in ("mpi4py", "jax")
-        text = hang_texts.ranks_never_met(ranks[True]) if is_meant else ""
+        has_others = is_meant and ranks[True].size > 1
+        text = hang_texts.ranks_never_met(ranks[True]) if has_others else ""
     if not text:
         if False in ranks:  # they have met since
             conditions.drop(ConditionType.RANKS_APART)
