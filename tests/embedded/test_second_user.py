@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -35,6 +36,11 @@ def machine() -> Iterator[Machine]:
         failing = job("hers", shell(script), policy="OnFailure", runPolicy={"backoffLimit": 1})
         made.alice.run("submit", "-f", made.alice.manifest("m.yaml", failing))
         made.alice.start("wait", "hers", "--timeout", "2m").communicate(timeout=180)
+        sizes = {"enabled": True, "minReplicas": 1, "maxReplicas": 2, "expectedReplicas": 1}
+        rests = job("rests", container={"args": ["x.py"]}, elastic=sizes)
+        rests["spec"] |= {"torchrunConfig": {"enabled": True}}
+        rests["spec"] |= {"runMode": {"pause": {"enabled": True}}}
+        made.alice.run("submit", "-f", made.alice.manifest("n.yaml", rests))
         (made.alice.folder / "nap.sh").write_text("echo it is $HER_TOKEN; sleep 3600\n")
         made.alice.environment["HER_TOKEN"] = TOKEN
         made.alice.run("run", "-d", "--env", "HER_TOKEN", "nap.sh")
@@ -165,31 +171,94 @@ def test_a_saved_manifest_takes_the_variable_from_the_shell_that_submits_it(
     assert "own" in json.loads(_secret(alice, "saved"))["data"]
 
 
-ARGUMENTS = {
-    "exec": ["hers", "--", "true"],
-    "scale": ["hers", "--replicas", "worker=2"],
-    "stacks": ["hers"],
-    "diff": ["hers", "hers"],
-    "rerun": ["hers"],
-    "wait": ["hers", "--timeout", "2s"],
+_FORBIDDEN = r'User "bob" cannot \w+ resource "\S+" in API group "\S*" (in the namespace|at the)'
+_UNREADABLE = r"[Pp]ermission denied"
+_NOT_HIS = "it belongs to root"
+REFUSED = {
+    "chaos": (["-f", "{hers}/m.yaml"], _UNREADABLE),
+    "convert": (["{hers}/m.yaml"], _UNREADABLE),
+    "debug": (["-n", "alice", "-f", "own.yaml"], _FORBIDDEN),
+    "delete": (["-n", "alice", "nap"], _FORBIDDEN),
+    "doctor": (["--kubeconfig", "{hers}/config"], _UNREADABLE),
+    "down": ([], _NOT_HIS),
+    "exec": (["-n", "alice", "nap", "--", "true"], _FORBIDDEN),
+    "init": (["{hers}/nap.sh"], _UNREADABLE),
+    "kubeconfig": (["--renew", "--user", "alice"], "only the cluster's owner ends others' tokens"),
+    "logs": (["-n", "alice", "nap"], _FORBIDDEN),
+    "manifests": (["--image", "x", "--config", "{hers}/c.yaml"], _UNREADABLE),
+    "operator": (["--kubeconfig", "{hers}/config"], _UNREADABLE),
+    "pause": (["-n", "alice", "nap"], _FORBIDDEN),
+    "queue": (["close", "default"], _FORBIDDEN),
+    "render": (["{hers}/m.yaml"], _UNREADABLE),
+    "rerun": (["-n", "alice", "nap"], _FORBIDDEN),
+    "restart": ([], _NOT_HIS),
+    "resume": (["-n", "alice", "rests"], _FORBIDDEN),
+    "run": (["-d", "-n", "alice", "own.yaml"], _FORBIDDEN),
+    "scale": (["-n", "alice", "rests", "--replicas", "2"], _FORBIDDEN),
+    "stacks": (["-n", "alice", "nap"], _FORBIDDEN),
+    "submit": (["-n", "alice", "-f", "own.yaml", "--replace"], _FORBIDDEN),
+    "up": (["--allow-user", "carol"], "only root can let others use a cluster"),
+    "validate": (["{hers}/m.yaml"], _UNREADABLE),
 }
-COMMANDS = sorted(
-    set(cli.list_commands(click.Context(cli)))
-    & {
-        *("show", "explain", "events", "logs", "exec", "delete", "pause", "resume", "scale", "top"),
-        *("stacks", "wait", "diff", "debug", "history", "rerun", "list"),
-    }
-)
+"""By command: what Bob asks of something that is not his, and how he is refused."""
+SEEN = {
+    "diff": ["-n", "alice", "hers", "nap"],
+    "events": ["-n", "alice", "hers"],
+    "explain": ["-n", "alice", "hers"],
+    "list": ["-n", "alice", "-o", "json"],
+    "show": ["-n", "alice", "hers", "-o", "yaml"],
+    "status": [],
+    "top": ["-n", "alice", "nap"],
+    "wait": ["-n", "alice", "nap", "--timeout", "2s"],
+}
+"""By command: what he may see of something that is not his."""
+WITHOUT_OBJECTS = {"completion", "crds", "history"}
+"""Commands that are about no object of a cluster, or about one's own alone."""
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_on_somebody_elses_job_has_one_clear_answer(
+def test_every_command_is_tried() -> None:
+    commands = cli.list_commands(click.Context(cli))
+    assert sorted([*REFUSED, *SEEN, *WITHOUT_OBJECTS]) == sorted(commands)
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_a_command_on_what_is_somebody_elses_is_refused_in_one_line(
     machine: Machine, command: str
 ) -> None:
-    """`run` asserts that there is no traceback."""
-    words = ARGUMENTS.get(command, [] if command == "list" else ["hers"])
-    at = ["--"] if "--" in words else []
-    before = words[: words.index("--")] if at else words
-    said = machine.bob.run(command, "-n", "alice", *before, *words[len(before) :], code=None)
-    assert said.strip(), command
+    words, reason = REFUSED[command]
+    machine.bob.manifest("own.yaml", job("own", shell("true")))
+    hers = str(machine.alice.folder)
+    process = machine.bob.start(command, *(word.format(hers=hers) for word in words))
+    said = process.communicate(timeout=180)[0]
+    assert process.returncode in (1, 2), said
+    *before, last = said.strip().splitlines()
+    assert re.search(reason, last), said
+    # A run tells first with what it would run, a wrong option how the command is used.
+    expected = ("Python ", "Usage: ", "Try ", "") if command in ("run", "manifests") else ()
+    assert all(line.startswith(expected) for line in before) if expected else not before, said
     assert WORD not in said
+    assert TOKEN not in said
+
+
+@pytest.mark.parametrize("command", SEEN)
+def test_a_command_that_shows_what_is_somebody_elses_shows_no_words_of_it(
+    machine: Machine, command: str
+) -> None:
+    said = machine.bob.run(command, *SEEN[command], code=None)
+    assert said.strip()
+    assert WORD not in said
+    assert TOKEN not in said
+    assert "these are its last words" not in said
+
+
+def test_explain_says_who_may_know_why_it_failed(machine: Machine) -> None:
+    for command in ("explain", "wait"):
+        said = machine.bob.run(command, "-n", "alice", "hers", code=None)
+        assert "what it wrote is for those who may read the logs of namespace alice" in said
+        assert "ask whoever submitted it" in said
+    said = machine.bob.run("logs", "-n", "alice", "hers", "--previous", code=1)
+    assert "cannot read the logs of PyTorchTrainingJob alice/hers: they are another user's" in said
+
+
+def test_what_is_recorded_is_ones_own(machine: Machine) -> None:
+    assert "hers" not in machine.bob.run("history")

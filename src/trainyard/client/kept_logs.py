@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +26,9 @@ def find_kept(folder: Path, job: Job, request: LogRequest) -> dict[str, Path]:
         found = {name: path for name, path in found.items() if name == short}
     if not found:
         whose = f"replica {request.replica} of {job}" if request.replica else str(job)
+        places = (folder / "pods", *_folders_of(folder, job))
+        if job.restarts and not all(os.access(path, os.R_OK) for path in places):
+            raise CommandError(f"cannot read the logs of {whose}: they are another user's")
         why = "it was not restarted" if back else f"nothing of it has started ({job.phase})"
         which = "earlier log" if back else "log"
         raise CommandError(
@@ -43,9 +47,8 @@ def kept_logs(
     did not come to its training it is the log of an init container.
     """
     by_replica: dict[str, list[tuple[float, Path]]] = {}
-    prefix = f"{job.namespace}_{job.base}-"
-    for pod in sorted((folder / "pods").glob(f"{prefix}*")):
-        replica = pod.name.removeprefix(prefix).rpartition("_")[0]
+    for pod in _folders_of(folder, job):
+        replica = pod.name.removeprefix(_prefix(job)).rpartition("_")[0]
         logs = [log for each in pod.glob(container or "*") for log in _logs_in(each)]
         if logs:
             kept = [path.parent.name for path in logs]
@@ -55,6 +58,14 @@ def kept_logs(
     for replica, runs in sorted(by_replica.items()):
         if len(runs) > back:
             yield replica, sorted(runs)[-1 - back][1]
+
+
+def _prefix(job: Job) -> str:
+    return f"{job.namespace}_{job.base}-"
+
+
+def _folders_of(folder: Path, job: Job) -> list[Path]:
+    return sorted((folder / "pods").glob(f"{_prefix(job)}*"))
 
 
 def _logs_in(folder: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from trainyard.evidence.start_failures import never_starts
 from trainyard.evidence.tracebacks import RaisedException
 from trainyard.kinds.shared.reasons import without_torchrun_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
+from trainyard.kube.embedded_contract import HIDDEN_OUTPUT
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -33,6 +34,10 @@ _PROBE_ADVICE = {
     "liveness": "raise failureThreshold, periodSeconds or timeoutSeconds of its livenessProbe",
     "startup": "give it more time: failureThreshold times periodSeconds of its startupProbe",
 }
+
+
+_HIDDEN = "what it wrote is for those who may read the logs of namespace {namespace}"
+_ASK = ("ask whoever submitted it",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,8 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     lines = suspect.tail.lines
     if suspect.raised is None:  # what other ranks say is of their own ends
         lines = without_other_ranks(lines, suspect.blamed)
-    output = without_torchrun_report("\n".join(lines))
+    is_hidden = HIDDEN_OUTPUT in lines
+    output = "" if is_hidden else without_torchrun_report("\n".join(lines))
     probe = _failed_probe(situation, name, failure)
     code, reason = suspect.code, suspect.reason
     reading, evidence = probe or (
@@ -99,6 +105,8 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         (),
     )
     reading = full_volumes.name_full_volume(situation, name, reading, suspect.raised)
+    if is_hidden and reading.is_guess:
+        reading = Reading(_HIDDEN.format(namespace=situation.job.namespace), _ASK)
     beside, is_init = _container_beside(situation, name) if of_pod else ("", False)
     its = f"{replica}'s {'init ' if is_init else ''}container {beside}"
     blamed = _blamed(situation, suspect, replica)
@@ -117,7 +125,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         never_starts=never_starts(reason, output) != "",
         ruling=str(failure.get("message") or ""),
         raised=raised,
-        last_lines=() if raised or not of_pod else own_lines(lines),
+        last_lines=() if raised or is_hidden or not of_pod else own_lines(lines),
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,

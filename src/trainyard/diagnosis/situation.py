@@ -12,6 +12,7 @@ from trainyard.client.job_view import Job
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import PodView
 from trainyard.kinds.shared.reasons import parse_failure_message, without_torchrun_report
+from trainyard.kube.embedded_contract import HIDDEN_OUTPUT
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -103,6 +104,6 @@ def listed(items: Sequence[str], most: int = 4) -> str:
 
 
 def lines_of(text: str | None) -> tuple[str, ...]:
-    """The lines of a message that are not empty; of a progress bar its last state."""
+    """The lines of a message that are not empty, or hidden; of a progress bar its last state."""
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in (text or "").split("\n"))
-    return tuple(line for line in shown if line.strip())
+    return tuple(line for line in shown if line.strip() and line != HIDDEN_OUTPUT)

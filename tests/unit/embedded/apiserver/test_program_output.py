@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from trainyard.composition.kinds_extension import EXTENSION
-from trainyard.embedded.apiserver.requests.program_output import HIDDEN, OutputFilter
+from trainyard.embedded.apiserver.requests.program_output import OutputFilter
 from trainyard.embedded.cluster_extension import NO_EXTENSION
+from trainyard.kube.embedded_contract import HIDDEN_OUTPUT
 
 JOBS, PODS = "pytorchtrainingjobs.batch.tensorstack.dev", "pods"
 _FILTER = OutputFilter(EXTENSION)
@@ -47,7 +48,7 @@ def test_a_text_is_hidden_unless_it_is_known_to_be_ours(
 ) -> None:
     shown = str(_status(resource, status))
     assert WORDS not in shown
-    assert HIDDEN in shown
+    assert HIDDEN_OUTPUT in shown
 
 
 def test_the_facts_are_shown() -> None:
@@ -72,7 +73,7 @@ def test_the_facts_are_shown() -> None:
 
 def test_messages_of_events_are_shown_by_their_reason() -> None:
     event = {"metadata": {"name": "e"}, "reason": "ReplicaFailure", "message": WORDS}
-    assert _FILTER.hide("events", event)["message"] == HIDDEN
+    assert _FILTER.hide("events", event)["message"] == HIDDEN_OUTPUT
     started = event | {"reason": "Started"}
     assert _FILTER.hide("events", started) == started
 
@@ -82,11 +83,11 @@ def test_config_maps_that_the_controller_made_are_closed_and_others_open() -> No
     mine: dict[str, Any] = {"metadata": {"name": "c"}, "data": {"a": WORDS}}
     assert _FILTER.hide("configmaps", mine) == mine
     made = mine | {"metadata": {"name": "c", "ownerReferences": [{"controller": True}]}}
-    assert _FILTER.hide("configmaps", made)["data"] == {"a": HIDDEN}
+    assert _FILTER.hide("configmaps", made)["data"] == {"a": HIDDEN_OUTPUT}
 
 
 def test_a_cluster_that_knows_no_kind_shows_none_of_their_texts() -> None:
     job = {"metadata": {"name": "a"}, "status": {"phase": "Failed", "attempts": [{"reason": "x"}]}}
     hidden = OutputFilter(NO_EXTENSION).hide(JOBS, job)["status"]
-    assert hidden == {"phase": "Failed", "attempts": [{"reason": HIDDEN}]}
+    assert hidden == {"phase": "Failed", "attempts": [{"reason": HIDDEN_OUTPUT}]}
     assert _FILTER.hide(JOBS, job) == job

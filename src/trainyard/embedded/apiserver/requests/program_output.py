@@ -16,7 +16,6 @@ from trainyard.embedded.resources.resource import Object
 from trainyard.kube import embedded_contract
 from trainyard.kube.resources import CONFIG_MAPS, EVENTS
 
-HIDDEN = "(for those who may read the logs here)"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z")
 _IN_CONTAINERS = [
     "name",
@@ -85,7 +84,9 @@ class OutputFilter:
             if not any(owner.get("controller") for owner in owners):
                 return obj
             shown = {key: value for key, value in obj.items() if key != "binaryData"}
-            return shown | {"data": dict.fromkeys(obj.get("data") or (), HIDDEN)}
+            return shown | {
+                "data": dict.fromkeys(obj.get("data") or (), embedded_contract.HIDDEN_OUTPUT)
+            }
         status = obj.get("status")
         return (
             {**obj, "status": self._shown_part(status, "")} if isinstance(status, Mapping) else obj
@@ -104,10 +105,14 @@ class OutputFilter:
         if not isinstance(value, str) or not value or _TIME.match(value):
             return value
         is_shown = path in self._shown or f"{path.rpartition('.')[0]}.*" in self._shown
-        return value if is_shown else HIDDEN
+        return value if is_shown else embedded_contract.HIDDEN_OUTPUT
 
     def _with_message(self, shown: Object, of: Mapping[str, Any]) -> Object:
         """The message of a condition or an event is shown if its reason says whose it is."""
         if not of.get("message"):
             return shown
-        return shown | {"message": of["message"] if of.get("reason") in self._reasons else HIDDEN}
+        return shown | {
+            "message": of["message"]
+            if of.get("reason") in self._reasons
+            else embedded_contract.HIDDEN_OUTPUT
+        }
