@@ -172,6 +172,8 @@ def _restarts(seen: Diagnosed, number: int) -> Iterator[str]:
     else:
         counts = {t["type"]: t.get("restartCount", 0) for t in seen.status.get("tasks") or ()}
         real = counts.get("launcher", sum(counts.values()))
+        if counts.get("launcher", number) < number <= sum(counts.values()):
+            real = number  # in one of them it had no pod yet
         if restart_budgets.refills(seen.job) and number < real:
             real = seen.status.get("restartCount", 0)
     yield from _if(number != real, f"there were {real} restarts")
@@ -451,13 +453,19 @@ def limit_of(seen: Diagnosed, replica: str = "") -> int:
     return seen.situation.job.restart_policy(replica)[1]
 
 
-@says("evidence", r"its restarts are used up: (?P<n>\d+) so far")
+@says(
+    "evidence",
+    r"its restarts are used up: (?P<n>\d+) of (?P<limit>\d+)",
+    r"its restarts do not suffice for all that failed: (?P<n>\d+) of (?P<limit>\d+) so far",
+)
 def _used_up(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
     yield from _restarts(seen, int(found["n"]))
     reason = seen.condition("Failed").get("reason")
     yield from _if(reason != "BackoffLimitExceeded", f"the job failed for {reason}")
-    if "backoffCount" in seen.status:
-        yield from _if(int(found["n"]) < limit_of(seen), f"the limit is {limit_of(seen)}")
+    limit, blamed = int(found["limit"]), str(seen.last_attempt.get("replica"))
+    real = limit_of(seen, seen.situation.replica(blamed))
+    yield from _if(limit != real, f"the limit is {real}")
+    yield from _if((int(found["n"]) < limit) != found[0].endswith("so far"), "some are left")
 
 
 @says("evidence", r"its restarts are used up: (?P<field>[\w.]+) is (?P<limit>\d+)")
@@ -572,6 +580,16 @@ PEERS = (
 )
 
 
+def _phase_at_end(entry: dict[str, Any]) -> str:
+    """Its phase, before clean-up deleted its pod."""
+    if entry["phase"] == "Deleted" and entry.get("reason"):
+        return "Failed"
+    own = [c for c in entry["containers"] if "role" not in c]
+    if entry["phase"] == "Deleted" and own and all(c.get("exitCode") == 0 for c in own):
+        return "Succeeded"
+    return str(entry["phase"])
+
+
 @says("card.who", rf"{WHO} failed \({ENDING}\)(?:; {PEERS})?")
 def _card_who(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
     yield from _blamed(seen, found)
@@ -584,18 +602,19 @@ def _card_who(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
     fell = {name for name, end in last.items() if end}
     # A pod that is held begins again where its truth ends by itself.
     held = (seen.spec.get("runPolicy") or {}).get("restartMode") == "InPlace"
-    failed = {n for n, e in others.items() if e["phase"] == "Failed" and e.get("reason") != STOPPED}
+    phases = {name: _phase_at_end(entry) for name, entry in others.items()}
+    failed = {n for n, e in others.items() if phases[n] == "Failed" and e.get("reason") != STOPPED}
     alone = fell | failed
     yield from _if(told[1] > len(alone), f"{sorted(alone)} failed by themselves")
     pods = {seen.situation.replica(pod): pod for pod in seen.situation.pods}
-    well = {n for n, e in others.items() if e["phase"] in ("Succeeded", "Creating", "Pending")}
+    well = {n for n, phase in phases.items() if phase in ("Succeeded", "Creating", "Pending")}
     well -= {n for n, pod in pods.items() if pod.status.get("reason")}  # stopped meanwhile
     absent = {n for n, e in others.items() if e["phase"] == "Deleted" and not e["uid"]}
     ran = set(others) - well - absent
     most = len(ran) + len(absent & fell)
     yield from _if(not len(ran) <= sum(told) <= most, f"others are {others}, last ends {last}")
     yield from _if(told[0] < len(ran - alone), f"{sorted(ran - alone)} were stopped")
-    unseen = {n for n, e in others.items() if e["phase"] == "Deleted" and n not in pods}
+    unseen = {n for n, phase in phases.items() if phase == "Deleted" and n not in pods}
     by_signal = {n for n, end in last.items() if held or end in (137, 143)} | unseen
     stopped = len(ran - (fell - by_signal)) + len(absent & fell & by_signal)
     says_stopped = str(found["verb"] or "").endswith("stopped")
@@ -612,6 +631,13 @@ def _failed_alike(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
     ends += [c.termination_message for pod in seen.situation.pods for c in pod.containers]
     same = max((ends.count(words) for words in ends), default=0)
     yield from _if(int(found["alike"] or 1) + 1 > same, f"{same} wrote the same")
+
+
+@says("card.reason", r"it ended with exit code (?P<code>\d+); its log went with its pod")
+@says("advice", "read its log where the logs of pods that are gone are kept, if they are")
+def _unread(seen: Diagnosed, _: re.Match[str]) -> Iterator[str]:
+    name = str(seen.last_attempt.get("replica"))
+    yield from _if(seen.situation.pod(name) is not None, "it is there")
 
 
 @says("card.reason", r"it ended with exit code (?P<code>\d+), and wrote nothing of why")

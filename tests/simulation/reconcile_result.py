@@ -89,8 +89,13 @@ class ReconcileResult:
         return [
             name
             for name, entry in self.entries.items()
-            if entry["phase"] == "Failed" and entry.get("reason") != STOPPED
+            if entry.get("reason") != STOPPED
+            and (entry["phase"] == "Failed" or self._was_cleaned_up(entry))
         ]
+
+    def _was_cleaned_up(self, entry: Mapping[str, Any]) -> bool:
+        """After its end, which was a failure."""
+        return self.phase in ENDS and entry["phase"] == "Deleted" and "reason" in entry
 
     # Pods, as they were seen.
 

@@ -386,7 +386,9 @@ BLAMED = rf"{NAMED} has failed: (?P<pod>[a-z0-9-]+) failed"
 def _failed(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     yield from _named(result, found)
     entry = result.entries.get(found["pod"], {})
-    yield from _if(entry.get("phase") != "Failed", f"the replica is told as {entry}")
+    cleaned = entry.get("phase") == "Deleted" and result.phase in ENDS  # with how it ended
+    is_told = entry.get("phase") == "Failed" or (cleaned and "reason" in entry)
+    yield from _if(not is_told, f"the replica is told as {entry}")
     code = int(found["code"]) if "code" in found.groupdict() else None
     if result.ends_now and not result.ended_with(found["pod"], code):
         inits = [c.name for p in result.observed.pods for c in p.containers if c.is_init]

@@ -10,7 +10,7 @@ from trainyard.diagnosis import replica_failures
 from trainyard.diagnosis.finished_jobs import failed
 from trainyard.diagnosis.first_failure import Grade
 from trainyard.diagnosis.replica_failures import ReplicaFailure
-from trainyard.diagnosis.situation import Situation
+from trainyard.diagnosis.situation import Object, Situation
 from trainyard.kinds.shared.reasons import STOPPED, ConditionReason, Phase
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
@@ -119,7 +119,8 @@ def _reason(death: ReplicaFailure) -> tuple[str, str]:
             return reading.what, death.last_seen
         if death.last_lines:
             return _last_sentence(death.last_lines), _meaning_of_last_lines(death)
-        return f"it ended with {death.ending}, and wrote nothing of why", death.last_seen
+        why = ", and wrote nothing of why" if death.is_read else "; its log went with its pod"
+        return f"it ended with {death.ending}{why}", death.last_seen
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:
         at = f" ({raised.root.place.where})" if raised.root.place else ""
@@ -146,6 +147,8 @@ def _last_sentence(last_lines: tuple[str, ...]) -> str:
 
 def _fallback_advice(death: ReplicaFailure) -> tuple[str, ...]:
     if death.raised is None and death.reading.is_guess and not death.last_lines:
+        if not death.is_read:
+            return ("read its log where the logs of pods that are gone are kept, if they are",)
         return (f"have the program say why before it ends with {death.ending}",)
     return ("look at what it wrote before",)
 
@@ -183,7 +186,7 @@ def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Gra
     kind = death.blamed.rpartition("-")[0]
     for each in situation.job.replicas:
         pod = str(each.get("name"))
-        name, phase = situation.replica(pod), each.get("phase")
+        name, phase = situation.replica(pod), _phase(each)
         trains = name.rpartition("-")[0] == kind or not situation.job.kind.launches_over_ssh
         if name == death.blamed or not trains:
             continue
@@ -200,6 +203,16 @@ def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Gra
             yield Grade.STOPPED if is_answer else grade
         elif phase == Phase.FAILED:
             yield death.grades.get(pod, Grade.CAUSE)
+
+
+def _phase(entry: Object) -> str:
+    """Its phase; of one that clean-up deleted after its end, how it had ended."""
+    if entry.get("phase") != "Deleted":
+        return str(entry.get("phase"))
+    if entry.get("reason"):
+        return Phase.FAILED
+    codes = [c.get("exitCode") for c in entry.get("containers") or () if "role" not in c]
+    return Phase.SUCCEEDED if codes and not any(code != 0 for code in codes) else "Deleted"
 
 
 def _ended_after_job(situation: Situation, pod: PodView | None) -> bool:

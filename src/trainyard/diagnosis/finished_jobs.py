@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.diagnosis import hang_diagnosis, replica_failures
-from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
+from trainyard.diagnosis.situation import (
+    Cause,
+    Object,
+    Situation,
+    limit_field,
+    lines_of,
+    listed,
+    used_up,
+)
 from trainyard.evidence.permanent_causes import is_program_error
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
@@ -157,20 +165,22 @@ def _why_not_restarted(
         left = ", with restarts left" if situation.job.restarts < limit else ""
         return (f"runPolicy.restartJudge has it end here{left}",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
-        return (f"its restarts are used up: {situation.job.restarts} so far",)
+        return (used_up(situation.job, death.replica),)
     if death.never_starts:
         return ("another try would end the same way, so there is none",)
     if death.ruling:
-        return (f"{death.ruling}; restartPolicy is {policy}, {_limit_field(situation)} is {limit}",)
+        return (
+            f"{death.ruling}; restartPolicy is {policy}, {limit_field(situation.job)} is {limit}",
+        )
     if policy == "Never":
         return ("restartPolicy is Never: it is not restarted",)
     if policy == "ExitCode" and death.code not in RESTARTABLE_CODES:
         codes = ", ".join(map(str, RESTARTABLE_CODES))
         return (f"restartPolicy is ExitCode, which restarts after {codes} only",)
     if limit == 0:
-        return (f"restartPolicy is {policy}, but {_limit_field(situation)} is 0",)
+        return (f"restartPolicy is {policy}, but {limit_field(situation.job)} is 0",)
     if not situation.job.kind.has_shared_budget:  # a rule counts only those that failed for good
-        return (f"its restarts are used up: {_limit_field(situation)} is {limit}",)
+        return (used_up(situation.job, death.replica),)
     return ()
 
 
@@ -184,18 +194,15 @@ def _restart_advice(
     if death.raised is not None and is_program_error(death.raised):
         return ("a restart will not help before that is corrected",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
-        return (f"more restarts are allowed by {_limit_field(situation)}, if a restart can help",)
+        return (
+            f"more restarts are allowed by {limit_field(situation.job)}, if a restart can help",
+        )
     if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
         return (f"if a restart can help, change that rule of {_RULES_FIELD}",)
     policy, limit = situation.job.restart_policy(death.replica)
     if policy == "Never" and death.is_accident and limit:
         return ("restartPolicy ExitCode or OnFailure would have restarted it",)
     return ()
-
-
-def _limit_field(situation: Situation) -> str:
-    is_shared = situation.job.kind.has_shared_budget
-    return "runPolicy.backoffLimit" if is_shared else "restartPolicy.limit"
 
 
 def _logs_advice(situation: Situation, options: str = "") -> tuple[str, ...]:

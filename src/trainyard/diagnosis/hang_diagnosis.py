@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.diagnosis.situation import Cause, Object, Situation
+from trainyard.diagnosis.situation import Cause, Object, Situation, used_up
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
 from trainyard.schema.times import duration
 
@@ -48,5 +48,5 @@ def ended_by_hang(situation: Situation, failure: Object | None) -> Cause | None:
     found = f"`trainyard stacks {situation.job.name}` shows the stacks of all ranks at that time"
     again: tuple[str, ...] = ()
     if situation.job.condition("Failed").get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
-        again = (f"its restarts are used up: {situation.job.restarts} so far",)
+        again = (used_up(situation.job, situation.replica(str((failure or {})["replica"]))),)
     return Cause(f"it hung: {text}", again, (remedy, found))

@@ -54,6 +54,8 @@ class ReplicaFailure:
     """`exit code 3`, or the reason where there is no code."""
     reading: Reading
     output: str
+    is_read: bool = True
+    """Whether its log or last words were there to be read."""
     evidence: tuple[str, ...] = ()
     logs: str = ""
     """Options of `trainyard logs` that show what it wrote."""
@@ -118,6 +120,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         ending=f"exit code {code}" if code is not None else reason or "taken away",
         reading=reading,
         output=output,
+        is_read=bool(output) or situation.pod(name) is not None or name in situation.logs,
         evidence=evidence,
         logs=f" --replica {replica}" + (f" -c {beside}" if beside else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,

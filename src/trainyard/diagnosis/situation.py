@@ -96,6 +96,21 @@ class Situation:
         return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))
 
 
+def limit_field(job: Job) -> str:
+    """The field of the spec that limits restarts."""
+    return "runPolicy.backoffLimit" if job.kind.has_shared_budget else "restartPolicy.limit"
+
+
+def used_up(job: Job, replica: str) -> str:
+    """Why a replica is not restarted any more that its policy would restart."""
+    _, limit = job.restart_policy(replica)
+    if not job.kind.has_shared_budget and not job.kind.launches_over_ssh:  # each has its own
+        return f"its restarts are used up: {limit_field(job)} is {limit}"
+    if job.restarts < limit:
+        return f"its restarts do not suffice for all that failed: {job.restarts} of {limit} so far"
+    return f"its restarts are used up: {job.restarts} of {limit}"
+
+
 def listed(items: Sequence[str], most: int = 4) -> str:
     """`worker-0, worker-1 and 6 more`."""
     if len(items) <= most:

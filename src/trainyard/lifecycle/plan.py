@@ -98,7 +98,9 @@ class _Reconcile:
         self.status.repair_finished(self.context.internal)
         failed = self.context.internal.ended == Phase.FAILED
         self._clean_up(failed=failed)
-        self._report_replicas(aggregate.removed_unless_ended, has_recovered=not failed)
+        self._report_replicas(
+            aggregate.removed_by_clean_up(self.context.workload), has_recovered=not failed
+        )
 
     def pause(self) -> None:
         """While paused: no pods, and no PodGroup."""

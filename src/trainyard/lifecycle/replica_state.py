@@ -126,6 +126,13 @@ LAUNCH_TIMEOUT = "LaunchTimeout"
 GIVEN_UP = frozenset({HUNG, LAUNCH_TIMEOUT})
 """Why replicas failed that ran. They are stopped, and what they answer to that says nothing."""
 
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+"""Pod reason by which a kubelet says that the pod's `activeDeadlineSeconds` are over."""
+# Must be positive, and is one of the few fields of a pod that may be set later:
+# https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
+STOP_SECONDS = 1
+"""The smallest `activeDeadlineSeconds`, which we set: an active pod is stopped at once."""
+
 MAX_DURATION = "MaxDuration"
 """Part of the DisruptionTarget reason of a pod that its queue's `maxDuration` removed."""
 

@@ -12,7 +12,9 @@ from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.lifecycle.internal_status import InternalStatus
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.lifecycle.replica_state import (
+    DEADLINE_EXCEEDED,
     GIVEN_UP,
+    STOP_SECONDS,
     Exit,
     Ruling,
     State,
@@ -138,13 +140,15 @@ def _state_of_pod(
     see less of the pod, takes what is told as failed for the replica's own end.
     """
     if pod is None:
-        return _state_from_entry(entry, main)
+        return _state_from_entry(entry, main, ended=ended)
     has_ended = entry is not None and entry["uid"] == pod.uid and entry["phase"] in _ENDED
     if not has_ended and pod.deleting is None and pod.phase == "Running" and _all_run(pod):
         return (State.UNKNOWN if pod.node in lost else State.RUNNING), None
     end = exit_of(pod, main)
     if entry is not None and has_ended:
         return _as_reported(entry, end, main)
+    if end is not None and end.code == 0 and _answered_to_stop(pod, ended=ended):
+        end = replace(end, code=None, reason=DEADLINE_EXCEEDED)
     if end is not None and (not end.free or (ended and end.code != 0)):
         return (State.SUCCEEDED if end.code == 0 else State.FAILED), end
     if end is not None or pod.deleting is not None:
@@ -191,6 +195,19 @@ def _any_waits(pod: Pod) -> bool:
 _ENDED = ("Succeeded", "Failed")
 
 
+def has_failed(entry: Entry) -> bool:
+    """Whether its end was a failure, also where its pod was deleted after the end of its job."""
+    return entry["phase"] == "Failed" or (entry["phase"] == "Deleted" and "reason" in entry)
+
+
+def _answered_to_stop(pod: Pod, *, ended: bool) -> bool:
+    """Whether an exit 0 may be an answer to SIGTERM, which says nothing about the training
+    (decision 55): after the job's end, or the pod's own time, it was asked to end."""
+    if pod.phase != "Running":
+        return pod.phase == "Failed" and pod.reason == DEADLINE_EXCEEDED
+    return ended and pod.deadline_seconds == STOP_SECONDS
+
+
 def _as_reported(entry: Entry, end: Exit | None, main: str | None) -> tuple[State, Exit | None]:
     """What status told as the replica's own end stays so, whatever becomes of its pod."""
     state, remembered = _state_from_entry(entry, main)
@@ -204,10 +221,14 @@ def _taken_at(pod: Pod, end: Exit | None) -> datetime | None:
     return end.at if requested is None and end is not None else requested
 
 
-def _state_from_entry(entry: Entry | None, main: str | None) -> tuple[State, Exit | None]:
+def _state_from_entry(
+    entry: Entry | None, main: str | None, *, ended: bool = False
+) -> tuple[State, Exit | None]:
     """A replica whose pod is not there: what it was when it was seen last."""
     if entry is None:
         return State.CREATING, None
+    if ended and has_failed(entry):
+        return State.FAILED, _exit_from_entry(entry, main)
     match entry.get("phase"):
         case "Succeeded":
             return State.SUCCEEDED, Exit(code=0)

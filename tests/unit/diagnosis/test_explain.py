@@ -242,7 +242,7 @@ CASES = [
             attempts=ended(1),
             backoffCount=3,
         ),
-        ("restarts are used up: 3", "| ValueError: nan", "runPolicy.backoffLimit"),
+        ("restarts are used up: 3 of 3", "| ValueError: nan", "runPolicy.backoffLimit"),
     ),
     Case(
         "budget of a replica spent",
@@ -253,7 +253,7 @@ CASES = [
             kind="GenericJob",
             restartCount=2,
         ),
-        ("restarts are used up: 2", "restartPolicy.limit"),
+        ("restarts are used up: restartPolicy.limit is ", "restartPolicy.limit"),
     ),
     Case(
         "killed, and never restarted",

@@ -97,7 +97,7 @@ def test_a_spent_budget_is_told() -> None:
     world.exit("3", 9).settle()
     text = explained(world)
     assert "is Failed: worker-3 failed (exit code 9)" in text
-    assert "restarts are used up: 1" in text
+    assert "restarts are used up: 1 of 1" in text
     assert "a restart will not help: it has failed 2 times in a row so" in text
     assert "more restarts are allowed" not in text
 

@@ -408,6 +408,57 @@ def test_clean_up_policies(policy: str, code: int, left: str, stopped: str) -> N
     assert sorted(limited) == [world.name(r) for r in stopped]
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_clean_up_deletes_is_counted_as_deleted_however_it_had_ended(code: int) -> None:
+    """As the founding documents have it; how it had ended stays with it, and what is told of it."""
+    world = mixed(World(pytorch(policy="Never", run_policy={"cleanUpPolicy": "All"})))
+    world.exit("0", code).step()
+    assert world.aggregate.get("succeeded") == 2 - code
+    failure = world.condition("ReplicaFailure")
+    world.settle().settle()
+    assert world.aggregate == {"deleted": 4}
+    assert world.status is not None
+    told = world.status["tasks"][0]["replicas"]
+    assert {replica["phase"] for replica in told} == {"Deleted"}
+    assert [c["exitCode"] for c in told[0]["containers"]] == [code]
+    assert told[0].get("reason") == ("Error" if code else None)
+    assert world.condition("ReplicaFailure") == failure
+
+
+@pytest.mark.parametrize("job", [pytorch(workers=2, policy="Never"), generic()], ids=["pj", "gj"])
+def test_who_is_stopped_with_its_job_has_failed_whatever_it_answers(job: dict[str, Any]) -> None:
+    """In every kind alike."""
+    world = World(job).running()
+    world.exit("0", 3).settle().exit("1", 0)
+    world.pods[world.name("1")]["status"] |= {"phase": "Failed", "reason": "DeadlineExceeded"}
+    world.settle()
+    assert world.aggregate == {"failed": 2}
+    assert world.status is not None
+    told = [r["reason"] for t in world.status["tasks"] for r in t["replicas"]]
+    assert told == ["Error", "Stopped"]
+
+
+def test_who_is_stopped_at_the_deadline_has_failed_whatever_it_answers() -> None:
+    """A script that saves answers SIGTERM with 0, and has not finished its training."""
+    limit = {"activeDeadlineSeconds": 5}
+    world = World(pytorch(workers=2, run_policy=limit)).running().advance(5)
+    world.settle().exit("0", 143).exit("1", 0)
+    for pod in world.pods.values():
+        pod["status"] |= {"phase": "Failed", "reason": "DeadlineExceeded"}
+    world.settle()
+    assert world.aggregate == {"failed": 2}
+    assert world.status is not None
+    assert {r["reason"] for t in world.status["tasks"] for r in t["replicas"]} == {"Stopped"}
+    assert world.condition("ReplicaFailure") == ("False", "-", texts.stopped(2))
+
+
+def test_an_exit_0_after_the_time_of_the_pod_itself_is_no_success() -> None:
+    world = World(pytorch(workers=2, policy="Never")).running().exit("1", 0)
+    world.pods[world.name("1")]["status"] |= {"phase": "Failed", "reason": "DeadlineExceeded"}
+    world.settle()
+    assert (world.phase, world.aggregate["failed"]) == ("Failed", 1)
+
+
 @pytest.mark.parametrize("policy", ["None", "Unfinished", "All"])
 def test_nothing_runs_after_the_deadline(policy: str) -> None:
     run_policy = {"cleanUpPolicy": policy, "activeDeadlineSeconds": 5}

@@ -708,7 +708,7 @@ def test_what_goes_after_the_end_has_not_failed(rule: Rule) -> None:
     disrupted(world, "1")
     world.step()
     world.settle()
-    assert world.aggregate == {"succeeded": 1, "deleted": 2}
+    assert world.aggregate == {"deleted": 3}
     assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
 
 

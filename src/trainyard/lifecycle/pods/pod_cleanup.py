@@ -11,17 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from trainyard.kinds.shared.workload import CleanUpPolicy, Workload
+from trainyard.kinds.shared.workload import CleanUpPolicy, ReplicaType, Workload
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Action, Delete, Patch
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.replica_state import exit_of
+from trainyard.lifecycle.replica_state import STOP_SECONDS, exit_of
 from trainyard.lifecycle.replica_view import View
-
-# Must be positive, and is one of the few fields of a pod that may be set later:
-# https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
-STOP_SECONDS = 1
-"""The smallest `activeDeadlineSeconds`: an active pod is stopped at once."""
 
 
 def clean_up(
@@ -90,9 +85,16 @@ def _is_to_be_deleted(workload: Workload, pod: Pod, *, overdue: bool) -> bool:
             return not _is_over(pod) and not _has_ended(workload, pod)
         case CleanUpPolicy.WORKERS:
             replica_type = workload.type_of.get(pod.type)
-            return replica_type is None or not replica_type.is_launcher
+            return replica_type is None or deletes_ended(workload, replica_type)
         case CleanUpPolicy.NONE:
             return False
+
+
+def deletes_ended(workload: Workload, replica_type: ReplicaType) -> bool:
+    """Whether clean-up deletes pods that have ended, and not only those that go on."""
+    if workload.clean_up is CleanUpPolicy.WORKERS:
+        return not replica_type.is_launcher
+    return workload.clean_up is CleanUpPolicy.ALL
 
 
 def _is_to_be_stopped(workload: Workload, pod: Pod, *, failed: bool) -> bool:

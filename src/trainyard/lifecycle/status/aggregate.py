@@ -13,8 +13,8 @@ from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.pods import pod_cleanup
 from trainyard.lifecycle.reconcile_context import ReconcileContext
-from trainyard.lifecycle.replica_state import GIVEN_UP, State
-from trainyard.lifecycle.replica_view import Entry, Replica, View
+from trainyard.lifecycle.replica_state import DEADLINE_EXCEEDED, GIVEN_UP, State
+from trainyard.lifecycle.replica_view import Entry, Replica, View, has_failed
 
 _COUNTED = {state.value: state.value.lower() for state in State}
 """Field of the aggregate per phase, in the order documented."""
@@ -32,10 +32,13 @@ def all_removed(_: Replica) -> bool:
     return True
 
 
+def _is_gone(replica: Replica) -> bool:
+    return replica.pod is None or replica.pod.deleting is not None
+
+
 def removed_unless_ended(replica: Replica) -> bool:
     """A pod that is not there, or on its way out, was removed."""
-    gone = replica.pod is None or replica.pod.deleting is not None
-    return gone and not replica.ended
+    return _is_gone(replica) and not replica.ended
 
 
 def removed_unless_ended_by_itself(replica: Replica) -> bool:
@@ -46,6 +49,16 @@ def removed_unless_ended_by_itself(replica: Replica) -> bool:
 def removed_with_all_pods(workload: Workload) -> IsRemoved:
     """What goes with all pods of the job, while it is paused or held."""
     return removed_unless_ended_by_itself if workload.scope is Scope.REPLICA else all_removed
+
+
+def removed_by_clean_up(workload: Workload) -> IsRemoved:
+    """What goes after the job's end, also what had ended where such pods are deleted."""
+
+    def is_removed(replica: Replica) -> bool:
+        deletes_it = pod_cleanup.deletes_ended(workload, replica.type)
+        return _is_gone(replica) if deletes_it else removed_unless_ended(replica)
+
+    return is_removed
 
 
 def build_tasks_and_aggregate(
@@ -70,17 +83,24 @@ _FINAL_PHASES = (State.FAILED.value, State.SUCCEEDED.value, State.TAKEN.value)
 
 def own_failures(context: ReconcileContext, is_removed: IsRemoved = none_removed) -> list[Replica]:
     """Replicas that are told as failed, but for those that only their job's end has stopped."""
-    return [
-        r
-        for r in reported_as_failed(context.view)
-        if not is_removed(r) and _replica_entry(r).get("reason") != STOPPED
-    ]
+    is_over = bool(context.internal.ended)  # whose failures stay, wherever their pods are
+    failed = []
+    for replica in reported_as_failed(context.view):
+        if not is_removed(replica):
+            entry = _replica_entry(replica)
+        elif is_over:
+            entry = _removed_entry(replica)
+        else:
+            continue
+        if has_failed(entry) and entry.get("reason") != STOPPED:
+            failed.append(replica)
+    return failed
 
 
 def reported_as_failed(view: View) -> list[Replica]:
     """Not those whose end was not seen: they are told as taken away, though a rule fails them."""
     failed = (r for r in view.not_running if r.state is State.FAILED)
-    return [r for r in failed if _replica_entry(r)["phase"] == State.FAILED.value]
+    return [r for r in failed if has_failed(_replica_entry(r))]
 
 
 def _empty_entry(name: str, phase: str) -> Entry:
@@ -117,9 +137,10 @@ def _replica_entry(replica: Replica) -> Entry:
     }
     if replica.state is State.FAILED and replica.exit is not None and replica.exit.reason:
         reason = replica.exit.reason
-        entry["reason"] = STOPPED if _was_stopped(pod) and reason not in GIVEN_UP else reason
+        is_stopped = _was_stopped(pod, reason) and reason not in GIVEN_UP
+        entry["reason"] = STOPPED if is_stopped else reason
     return entry
 
 
-def _was_stopped(pod: Pod) -> bool:
-    return pod.reason == "DeadlineExceeded" and pod_cleanup.is_stop_requested(pod)
+def _was_stopped(pod: Pod, reason: str) -> bool:
+    return DEADLINE_EXCEEDED in (pod.reason, reason) and pod_cleanup.is_stop_requested(pod)
