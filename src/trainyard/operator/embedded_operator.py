@@ -10,7 +10,12 @@ from trainyard.operator.channel.report_channel import ReportChannel
 from trainyard.operator.channel.report_router import ReportRouter
 from trainyard.operator.config.operator_settings import OperatorSettings
 from trainyard.operator.reconcile.controller import Controller
-from trainyard.operator.runtime_context import Clock, RuntimeContext, wall_clock
+from trainyard.operator.runtime_context import (
+    Clock,
+    RuntimeContext,
+    wall_clock,
+    wall_clock_offset,
+)
 
 
 async def run(
@@ -25,7 +30,9 @@ async def run(
 
     `channel`: the report channel, and the socket on which it listens.
     """
-    context = RuntimeContext(now, channel=channel[0] if channel else None)
+    context = RuntimeContext(
+        now, clock_offset=wall_clock_offset, channel=channel[0] if channel else None
+    )
     controller = Controller(client, settings or OperatorSettings(), context)
     async with asyncio.TaskGroup() as group:
         group.create_task(controller.run(ready))

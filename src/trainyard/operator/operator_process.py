@@ -41,7 +41,12 @@ from trainyard.operator.metrics.secure_metrics import SecureMetrics
 from trainyard.operator.reconcile.controller import Controller
 from trainyard.operator.reconcile.planner import preload_kinds
 from trainyard.operator.reconcile.reconcile_log import ReconcileLog, RecordFile
-from trainyard.operator.runtime_context import Clock, RuntimeContext, wall_clock
+from trainyard.operator.runtime_context import (
+    Clock,
+    RuntimeContext,
+    wall_clock,
+    wall_clock_offset,
+)
 
 log = logging.getLogger(__name__)
 
@@ -205,6 +210,7 @@ class OperatorProcess:
                 instrumentation=self._metrics,
                 flushes_events=self._settings.lease is None,
                 reconcile_log=self._reconcile_log,
+                clock_offset=wall_clock_offset,
                 channel=self._channel,
             ),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from dataclasses import field
 from datetime import UTC, datetime
@@ -13,11 +14,21 @@ from trainyard.operator.reconcile.reconcile_log import ReconcileLog
 from trainyard.schema.dataclass import dataclass
 
 Clock = Callable[[], datetime]
+STEP_SECONDS = 1.0
+"""By which a clock was set; less is its own correction, and what reading it takes."""
 
 
 def wall_clock() -> datetime:
     """The time of day, in UTC."""
     return datetime.now(UTC)
+
+
+def wall_clock_offset() -> float:
+    """By how many seconds the time of day is ahead of a clock that only goes on.
+
+    That one stands still while a laptop sleeps.
+    """
+    return time.time() - time.monotonic()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,5 +43,7 @@ class RuntimeContext:
     flushes_events: bool = True
     """Send waiting events when cancelled. A controller that lost its Lease must not do so."""
     reconcile_log: ReconcileLog | None = None
+    clock_offset: Callable[[], float] = lambda: 0.0
+    """By how many seconds `now` is ahead of a clock that only goes on, but for a constant."""
     channel: ReportChannel | None = None
     """Where pods report; jobs' Secrets contain its CA and their tokens."""

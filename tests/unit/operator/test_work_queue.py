@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tests.simulation.virtual_time import run
 from trainyard.operator.reconcile.work_queue import WorkQueue
 
@@ -30,7 +32,9 @@ def with_queue(body: Body) -> None:
 
     async def main() -> None:
         clock = Clock()
-        queue: WorkQueue[str] = WorkQueue(clock, retry_min_seconds=1.0, retry_max_seconds=60.0)
+        queue: WorkQueue[str] = WorkQueue(
+            clock, clock_offset=lambda: clock.offset, retry_min_seconds=1.0, retry_max_seconds=60.0
+        )
         timer = asyncio.create_task(queue.run())
         await body(queue, clock)
         timer.cancel()
@@ -108,6 +112,19 @@ def test_a_later_wake_up_replaces_the_earlier_one() -> None:
         queue.set_wakeup("b", None)
         assert await due(queue) == ("a", 9.0)
         assert len(queue) == 0
+
+    with_queue(body)
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 1800.0])
+def test_all_keys_with_wake_ups_are_reconciled_when_the_clock_was_set(seconds: float) -> None:
+    async def body(queue: WorkQueue[str], clock: Clock) -> None:
+        queue.set_wakeup("a", EPOCH + timedelta(seconds=3600))
+        queue.set_wakeup("b", EPOCH + timedelta(seconds=7200))
+        await asyncio.sleep(100)
+        clock.offset = seconds
+        assert {(await due(queue))[0] for _ in range(2)} == {"a", "b"}
+        assert asyncio.get_running_loop().time() <= 106
 
     with_queue(body)
 

@@ -50,6 +50,8 @@ class QueueController:
         self._objects = objects
         self._guard: RetryGuard[Event | None] = RetryGuard("queues", supervisor)
         self._pods: dict[str, PodEntry] = {}
+        self._began: dict[str, float] = {}
+        """When each pod was created, by a clock that only goes on, by UID."""
         self._queues: dict[str, QueueLimits] = {}
         self._groups: dict[tuple[str, str], PodGroupRules] = {}
 
@@ -72,9 +74,13 @@ class QueueController:
         obj, metadata, is_gone = event.object, event.object["metadata"], event.type == "DELETED"
         if event.resource == _PODS:
             self._pods.pop(metadata["uid"], None)
+            if is_gone:
+                self._began.pop(metadata["uid"], None)
             if not is_gone and self._member_labels.intersection(metadata.get("labels") or ()):
                 entry = PodEntry.from_pod(obj, self._extension)
                 self._pods[metadata["uid"]] = replace(entry, raw=_head(obj))
+                age = max(0.0, time.time() - unix(entry.created))
+                self._began.setdefault(entry.uid, time.monotonic() - age)
         elif event.resource == self._queue_resource:
             self._queues.pop(metadata["name"], None)
             if not is_gone:
@@ -97,7 +103,7 @@ class QueueController:
             limit = limits.get(entry.queue)
             if limit is None or entry.is_deleting or entry.phase in _ENDED:
                 continue
-            age = time.time() - unix(entry.created)
+            age = time.monotonic() - self._began[entry.uid]
             if age < limit:
                 next_end = min(next_end or limit, limit - age)
                 continue

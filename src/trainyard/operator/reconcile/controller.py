@@ -28,6 +28,7 @@ from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod
 from trainyard.operator.channel.report_intake import ReportIntake
 from trainyard.operator.config.operator_settings import OperatorSettings
 from trainyard.operator.operator_logging import job_log_context
+from trainyard.operator.reconcile.clock_steps import ClockSteps
 from trainyard.operator.reconcile.executor import (
     ChildResource,
     ClusterCache,
@@ -60,11 +61,13 @@ class Controller:
         self._all_reflectors: list[Reflector[Any]] = []
         self.queue: WorkQueue[JobKey] = WorkQueue(
             context.now,
+            clock_offset=context.clock_offset,
             retry_min_seconds=settings.retry_min,
             retry_max_seconds=settings.retry_max,
             waited=context.instrumentation.queue_waited,
         )
         self._planner = Planner(settings)
+        self._clock_steps = ClockSteps(context.clock_offset)
         self._probe_output = LaunchProbeOutput(client, context.now)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
@@ -307,6 +310,7 @@ class Controller:
             self._forget(key)
             return ReconcileResult.JOB_GONE
         probe_output = await self._probe_output_of(job)
+        job = self._clock_steps.adjusted(job)
         if self._resync.needs_resync(job) and self._needs_action(job, probe_output):
             await self._resync.resync(job, self._planner.pod_names(job))
             self.queue.add(key)
@@ -407,6 +411,7 @@ class Controller:
     def _forget_uid(self, uid: str) -> None:
         self._keys.pop(uid, None)
         self._planner.forget(uid)
+        self._clock_steps.forget(uid)
         self._resync.forget(uid)
         self._probe_output.forget(uid)
         self._executor.refusals.forget(uid)

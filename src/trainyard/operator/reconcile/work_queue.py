@@ -2,7 +2,8 @@
 
 Delays come in two kinds. Retries wait on the loop's monotonic clock. Wake-ups (deadlines, restart
 delays, TTL) are moments of the wall clock, and are compared with it at least every few seconds,
-because the monotonic clock stands still while a laptop sleeps and the wall clock may be set.
+because the monotonic clock stands still while a laptop sleeps and the wall clock may be set: then
+all are reconciled, and may set other ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Hashable
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from trainyard.operator.runtime_context import STEP_SECONDS
 from trainyard.schema.dataclass import dataclass
 
 K = TypeVar("K", bound=Hashable)
@@ -41,19 +43,23 @@ class WorkQueue(Generic[K]):
     """Keys that need a reconcile.
 
     A key added while its reconcile runs gets another one afterwards, however often it was added.
-    `now` is the wall clock. `run` must be running for anything delayed to come due.
+    `now` is the wall clock, `clock_offset` by how much it is ahead of one that only goes on, but
+    for a constant. `run` must be running for anything delayed to come due.
     """
 
     def __init__(
         self,
         now: Callable[[], datetime],
         *,
+        clock_offset: Callable[[], float] = lambda: 0.0,
         retry_min_seconds: float = 0.2,
         retry_max_seconds: float = 60.0,
         waited: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         """`waited` is called with the seconds for which each due key waited for its reconcile."""
         self._now = now
+        self._clock_offset = clock_offset
+        self._known_offset = clock_offset()
         self._retry_min = retry_min_seconds
         self._retry_max = retry_max_seconds
         self._entries: dict[K, _Entry] = {}
@@ -198,13 +204,19 @@ class WorkQueue(Generic[K]):
         return 3600.0
 
     def _release_wakeups(self) -> float:
-        """Make wake-ups ready that are due by the wall clock; returns seconds until the next."""
-        now = self._now()
+        """Make wake-ups ready that are due by the wall clock, or all once it was set.
+
+        Returns the seconds until the next.
+        """
+        now, offset = self._now(), self._clock_offset()
+        was_set = abs(offset - self._known_offset) >= STEP_SECONDS
+        if was_set:
+            self._known_offset = offset
         while self._wakeups:
             when, serial, key = self._wakeups[0]
             if not self._is_set(when, serial, key):
                 heapq.heappop(self._wakeups)
-            elif when > now:
+            elif when > now and not was_set:
                 return min((when - now).total_seconds(), _WALL_CLOCK_CHECK_SECONDS)
             else:
                 heapq.heappop(self._wakeups)

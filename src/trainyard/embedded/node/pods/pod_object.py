@@ -93,6 +93,17 @@ class PodObject:
         self._warned: set[tuple[str, str]] = set()
         self.latest = pod
         self.started_at = time.time_ns()
+        self._began = time.monotonic()
+
+    def adopt(self, started_at: int) -> None:
+        """Take it over from an earlier cluster, under which it started (nanoseconds)."""
+        self._began -= max(0.0, (self.started_at - started_at) / 1e9)
+        self.started_at = started_at
+
+    @property
+    def age_seconds(self) -> float:
+        """For how long it has been on this node, however the time of day is set meanwhile."""
+        return time.monotonic() - self._began
 
     @property
     def uid(self) -> str:

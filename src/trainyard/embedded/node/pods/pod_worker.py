@@ -280,7 +280,7 @@ class PodWorker:
         limit: float | None = self._object.spec.get("activeDeadlineSeconds")
         if limit is None or self._reason:
             return None
-        return max(0.0, limit - (time.time_ns() - self._object.started_at) / 1e9)
+        return max(0.0, limit - self._object.age_seconds)
 
     def _should_stop(self) -> bool:
         left = self._seconds_to_deadline()
@@ -386,7 +386,7 @@ class PodWorker:
     def _recover(self, old: dict[str, Any]) -> None:
         """Continue after an earlier agent, from the pod's status and the runtime's containers."""
         if old.get("startTime"):
-            self._object.started_at = times.nanoseconds(old["startTime"])
+            self._object.adopt(times.nanoseconds(old["startTime"]))
         if old.get("phase") in pod_status.ENDED:
             self._terminal_phase = old["phase"]
         self._reason, self._message = old.get("reason", ""), old.get("message", "")
