@@ -185,7 +185,7 @@ RUN = (
     Ends(
         _job("ill", "sleep 100", container={"livenessProbe": _ONCE}),
         "Failed",
-        ("Liveness probe failed: false ended with 1", "its liveness probe failed"),
+        ("Liveness probe failed: its command ended with 1", "its liveness probe failed"),
     ),
     Ends(
         _job(

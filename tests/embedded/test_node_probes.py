@@ -61,7 +61,7 @@ async def test_what_a_probe_kills_is_told_with_the_probe(node: Cluster) -> None:
     await node.create("job-0", ["sleep", "100"], container={"livenessProbe": probe})
     await node.phase("job-0", "Failed")
     await eventually(lambda: bool(node.events("Killing")))
-    assert node.events("Unhealthy") == ["Liveness probe failed: false ended with 1"]
+    assert node.events("Unhealthy") == ["Liveness probe failed: its command ended with 1"]
     assert node.events("Killing") == ["Container main failed liveness probe"]
 
 

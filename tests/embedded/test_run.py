@@ -283,6 +283,22 @@ def test_a_second_interrupt_stops_at_once(trainyard: CommandLine) -> None:
     assert not trainyard.processes()
 
 
+def test_an_interrupt_leaves_a_job_that_is_to_be_kept(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("m.yaml", job("kept", shell(f"echo up; {_FOREVER}")))
+    try:
+        with trainyard.running("run", "--keep", "-f", file) as process:
+            until(lambda: trainyard.processes(_FOREVER), "the replica runs")
+            process.send_signal(signal.SIGINT)
+            output = process.communicate(timeout=120)[0]
+        assert process.returncode == 130
+        assert "default/kept goes on; to follow it: trainyard logs -f kept; to end it:" in output
+        assert "Running" in trainyard.run("list")
+        assert trainyard.processes(_FOREVER)
+        trainyard.run("delete", "kept", "--wait")
+    finally:
+        trainyard.run("down")
+
+
 def test_kill_9_leaves_no_process_mount_or_bridge(
     trainyard: CommandLine,
 ) -> None:

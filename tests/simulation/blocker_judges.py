@@ -282,7 +282,7 @@ def _correct(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
 
 READING_ADVICE = (
     r"run it again, if that was not meant",
-    r"raise resources\.limits\.memory of the container, or use less memory",
+    r"(?:raise resources\.limits\.memory of the container, or )?use less memory",
     r"look for `Out of memory` in the kernel's log \(dmesg\)",
     r"look at the logs of the others, and at the machines and the network between them",
     r"look whether that server runs and can be reached from where the replica runs",
@@ -336,7 +336,7 @@ STEADY_ADVICE = (
     r"let it go on \(SIGCONT\), or find out what stopped it(?:; .+)?",
     r"pods end within their grace period; wait for it",
     r"whoever set the finalizers must remove them",
-    r"raise spec\.runPolicy\.activeDeadlineSeconds, .+",
+    r"raise (?:--timeout|spec\.runPolicy\.activeDeadlineSeconds), .+",
     r"raise maxDuration of the queue, .+",
     r"after some minutes the pod is deleted by force and replaced, at no cost",
     r"`kubectl describe node \S+` tells more",

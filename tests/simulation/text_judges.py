@@ -419,7 +419,7 @@ def _rule(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
             yield from _if(not is_so, f"{task['type']}-{number} is {entry['phase']}")
 
 
-OVERDUE = rf"{NAMED} has failed: it was active longer than activeDeadlineSeconds \((\d+)\) allows\."
+OVERDUE = rf"{NAMED} has failed: it was active longer than its deadline of (\d+) s\."
 
 
 @judges(WHILE_FAILED, "DeadlineExceeded", OVERDUE)

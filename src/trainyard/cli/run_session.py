@@ -210,7 +210,13 @@ class _RunSession:
             is_interrupted = await self._follow(run, interrupts)
         run.note_ends()
         for job in run.jobs:
-            await self._report(run, job, is_interrupted=is_interrupted)
+            if is_interrupted and self.keeps and not job.is_over:
+                self._screen.note(
+                    f"{job} goes on; to follow it: {self._command('logs -f', job)}; "
+                    f"to end it: {self._command('delete', job)}"
+                )
+            else:
+                await self._report(run, job, is_interrupted=is_interrupted)
         if clean and not is_interrupted:
             await run.delete()
         if is_interrupted:
@@ -225,6 +231,8 @@ class _RunSession:
             if await interrupts.race(following):
                 following.result()
                 return False
+            if self.keeps:
+                return True
             self._screen.note("stopping; Ctrl-C again to stop at once")
             await run.delete()
             if not await interrupts.race(following, timeout_seconds=_GRACE_SECONDS):

@@ -35,8 +35,10 @@ _VERDICT_SECONDS = 1.0
 _USAGE_SECONDS = 2.0
 _LAST_BYTES = 4096
 """Of a line that grows: more fits no terminal."""
-_TOLD_ELSEWHERE = (EventReason.FAILED, EventReason.IGNORED_FIELD)
+_TOLD_ELSEWHERE = (EventReason.FAILED, EventReason.DEADLINE_EXCEEDED, EventReason.IGNORED_FIELD)
 """By the summary, and when the manifest was read."""
+_STARTING = "Startup probe failed"
+"""So it does until the start is over; of one that never ends is told by other events."""
 _See = Callable[[Object, bool], None]
 """Takes an object as it is now, or, with True, was last."""
 
@@ -231,7 +233,8 @@ class Follower:
         if event[0] == EventReason.SUCCEEDED:
             self._ended.add(str(about.get("uid")))
             self._changed.set()
-        if event[0] in _TOLD_ELSEWHERE or obj.get("type") != "Warning":
+        is_told = event[0] in _TOLD_ELSEWHERE or event[1].startswith(_STARTING)
+        if is_told or obj.get("type") != "Warning":
             return
         if not is_ours:  # or not yet: pods and events are watched each for itself
             self._early.setdefault(str(about.get("uid")), []).append(obj)

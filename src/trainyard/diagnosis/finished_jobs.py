@@ -15,6 +15,7 @@ from trainyard.diagnosis.situation import (
     used_up,
 )
 from trainyard.evidence.permanent_causes import is_program_error
+from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
@@ -74,7 +75,7 @@ def failed(situation: Situation) -> Iterator[Cause]:
         case ConditionReason.INVALID_SPEC:
             yield _invalid_spec(situation, condition)
         case ConditionReason.DEADLINE_EXCEEDED:
-            yield _deadline_exceeded(situation, condition)
+            yield _deadline_exceeded(situation)
         case ConditionReason.QUEUE_MAX_DURATION:
             yield Cause(
                 "its queue ended it: it ran longer than the queue's maxDuration",
@@ -100,15 +101,18 @@ def _invalid_spec(situation: Situation, condition: Object) -> Cause:
     )
 
 
-def _deadline_exceeded(situation: Situation, condition: Object) -> Cause:
+def _deadline_exceeded(situation: Situation) -> Cause:
     status = situation.job.status
+    command = (situation.job.metadata.get("annotations") or {}).get(labels.COMMAND, "")
+    is_option = "--timeout" in command.replace("=", " ").split()
+    limit = "--timeout" if is_option else "spec.runPolicy.activeDeadlineSeconds"
     seconds = situation.job.run_policy.get("activeDeadlineSeconds", "?")
     took = span(status.get("startTime"), status.get("completionTime"), situation.now)
     return Cause(
         f"it ran longer than its deadline of {seconds} s",
-        (*lines_of(condition.get("message")), f"it was active for {took}"),
+        (f"it was active for {took}",),
         (
-            "raise spec.runPolicy.activeDeadlineSeconds, or save checkpoints and submit it again",
+            f"raise {limit}, or save checkpoints and run it again",
             f"`trainyard logs {situation.job.name}` shows how far it came",
         ),
     )

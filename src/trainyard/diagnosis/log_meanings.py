@@ -144,7 +144,7 @@ _PATTERNS = (
         "use a smaller batch or model, or more GPUs",
     ),
     _LogPattern(
-        r"\bMemoryError\b|can't allocate memory|Cannot allocate memory|std::bad_alloc",
+        r"\b\w*MemoryError\b|can't allocate memory|Cannot allocate memory|std::bad_alloc",
         "there was not enough memory for what it asked for",
         "raise resources.limits.memory of the container, or ask for less",
     ),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
+from typing import Any
 
 from trainyard.client.job_events import event_time
 from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
@@ -30,6 +31,8 @@ _HOOK_EVENT = "FailedPostStartHook"
 _HOOK_CODE = re.compile(r"(?:ended|exited) with (\d+)")
 """In the words of our node, and of the kubelet."""
 _HOOK_ADVICE = ("correct what lifecycle.postStart of the container runs",)
+_RAISE_LIMIT = "raise resources.limits.memory of the container, or "
+"""No advice where nobody has set one."""
 _PROBE_ADVICE = {
     "liveness": "raise failureThreshold, periodSeconds or timeoutSeconds of its livenessProbe",
     "startup": "give it more time: failureThreshold times periodSeconds of its startupProbe",
@@ -109,6 +112,10 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     reading = full_volumes.name_full_volume(situation, name, reading, suspect.raised)
     if is_hidden and reading.is_guess:
         reading = Reading(_HIDDEN.format(namespace=situation.job.namespace), _ASK)
+    if not _limits_memory(situation.job.obj.get("spec")):
+        reading = replace(
+            reading, advice=tuple(text.removeprefix(_RAISE_LIMIT) for text in reading.advice)
+        )
     beside, is_init = _container_beside(situation, name) if of_pod else ("", False)
     its = f"{replica}'s {'init ' if is_init else ''}container {beside}"
     blamed = _blamed(situation, suspect, replica)
@@ -138,6 +145,14 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         repeated=int(failure.get("repeated") or 0),
         same_failures=_count_same_failures(suspect, everyone, raised),
     )
+
+
+def _limits_memory(part: Any) -> bool:
+    """Whether a part of a job limits the memory of a container."""
+    if isinstance(part, dict) and "memory" in (part.get("limits") or ()):
+        return True
+    inside = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return any(map(_limits_memory, inside))
 
 
 def _blamed(situation: Situation, suspect: FailedReplica, replica: str) -> str:

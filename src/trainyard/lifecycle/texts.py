@@ -6,6 +6,7 @@ The wording of the documented ones is fixed: scripts match on it (decision 34). 
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -42,6 +43,7 @@ NO_GANG = (
 # https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 LAST_LINES = 5
 LAST_CHARACTERS = 800
+_KILLED = 128 + signal.SIGKILL
 _NAMED = 8
 """As many pods are named in one text; more would not fit into an event's 1024 characters."""
 
@@ -56,6 +58,8 @@ def replica_failure(replica: Replica) -> str:
     else:
         text = f"Pod[{replica.name}] exited with error code {end.code}"
     details = [end.reason] if end.reason and end.reason != "Error" else []
+    if end.code == _KILLED and not details:
+        details = ["SIGKILL"]  # after which no program can say why
     if end.init_container:
         details.append(f"init container {end.init_container}")
     if details:
@@ -186,8 +190,8 @@ def invalid(kind: str, name: str, problems: str) -> str:
 def overdue(workload: Workload) -> str:
     """The job's deadline has passed."""
     return (
-        f"{workload.kind} {workload.name} has failed: it was active longer than "
-        f"activeDeadlineSeconds ({workload.active_deadline_seconds}) allows."
+        f"{workload.kind} {workload.name} has failed: it was active longer than its deadline of "
+        f"{workload.active_deadline_seconds} s."
     )
 
 

@@ -128,6 +128,24 @@ class Told:
         self.notes.append(text)
 
 
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("Unhealthy", "Startup probe failed: its command ended with 1: not yet"),
+        ("DeadlineExceeded", "train has failed: it was active longer than its deadline of 3 s."),
+    ],
+)
+def test_what_a_start_goes_through_and_what_the_verdict_says_is_no_warning(
+    reason: str, message: str
+) -> None:
+    screen = Told()
+    follower = Follower(Client.unix("/nowhere"), [view("Running")], screen)
+    about = {"uid": "u", "name": "train"}
+    event = {"involvedObject": about, "type": "Warning", "reason": reason, "message": message}
+    follower.event_seen(event)
+    assert screen.warnings == []
+
+
 def test_a_warning_that_comes_before_its_pod_is_told_once_the_pod_is_seen() -> None:
     screen = Told()
     follower = Follower(Client.unix("/nowhere"), [view("Pending")], screen)

@@ -25,6 +25,7 @@ from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import PodView
 from trainyard.diagnosis import Situation
 from trainyard.diagnosis.failure_card import FailureCard, failure_card_of
+from trainyard.kinds.shared import labels
 from trainyard.lifecycle.internal_status import Repeat
 from trainyard.lifecycle.texts import same_again
 
@@ -331,9 +332,14 @@ def test_a_job_that_no_replica_failed_has_a_card_too() -> None:
     card = failure_card_of(situation(late))
     assert card is not None
     assert card.reason == "it ran longer than its deadline of 60 s"
-    assert "activeDeadlineSeconds" in card.remedy
+    assert card.remedy.startswith("raise spec.runPolicy.activeDeadlineSeconds, or save")
     assert card.command == "trainyard logs digits"
     assert not card.who
+    assert "deadline" not in f"{card.cause} {card.remedy}"
+    late["metadata"]["annotations"] = {labels.COMMAND: "trainyard run --timeout=60 train.py"}
+    card = failure_card_of(situation(late))
+    assert card is not None
+    assert card.remedy.startswith("raise --timeout, or save")
 
 
 def test_a_job_that_has_not_failed_has_none() -> None:

@@ -52,6 +52,17 @@ def trouble(reason: str, message: str, **more: Any) -> Object:
     return job("Pending", conditions=[condition("Running", "False", reason, message)], **more)
 
 
+LIMITED: Object = {
+    "replicaSpecs": [
+        {
+            "type": "worker",
+            "template": {"spec": {"containers": [{"resources": {"limits": {"memory": "1Gi"}}}]}},
+        }
+    ]
+}
+"""A spec with a limit of memory."""
+
+
 def failed(reason: str, message: str, said: str = "", **more: Any) -> Object:
     conditions = [condition("Failed", "True", reason, message)]
     if said:
@@ -230,8 +241,19 @@ CASES = [
             "the job has failed",
             exited(137, "Killed", "OOMKilled"),
             attempts=ended(137, "OOMKilled"),
+            spec=LIMITED,
         ),
-        ("used more memory than it may", "resources.limits.memory"),
+        ("used more memory than it may", "raise resources.limits.memory"),
+    ),
+    Case(
+        "out of memory without a limit of its own",
+        failed(
+            "Failed",
+            "the job has failed",
+            exited(137, "Killed", "OOMKilled"),
+            attempts=ended(137, "OOMKilled"),
+        ),
+        ("used more memory than it may", "→ use less memory"),
     ),
     Case(
         "budget spent",
@@ -264,7 +286,7 @@ CASES = [
         "deadline",
         failed(
             "DeadlineExceeded",
-            "it was active longer than activeDeadlineSeconds (60) allows",
+            "it was active longer than its deadline of 60 s",
             spec={"runPolicy": {"activeDeadlineSeconds": 60}},
             startTime=ago(100),
             completionTime=ago(40),

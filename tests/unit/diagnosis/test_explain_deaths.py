@@ -105,7 +105,7 @@ def test_an_init_container_that_failed_is_named() -> None:
 @pytest.mark.parametrize("probe", ["liveness", "startup"])
 def test_a_probe_that_had_the_container_ended_is_the_cause(probe: str) -> None:
     name = pod_name("worker-0")
-    said = f"{probe.capitalize()} probe failed: false ended with 1"
+    said = f"{probe.capitalize()} probe failed: its command ended with 1"
     events = [
         event(name, "Unhealthy", said, age=12),
         event(name, "Killing", f"Container pytorch failed {probe} probe", warns=False, age=12),
@@ -330,7 +330,7 @@ def test_a_post_start_hook_that_had_the_container_ended_is_the_cause(said: str) 
 
 
 def test_a_startup_probe_that_has_yet_to_succeed_is_no_warning() -> None:
-    said = "Startup probe failed: sh -c test -f /ready ended with 1"
+    said = "Startup probe failed: its command ended with 1"
     events = [event(pod_name("worker-0"), "Unhealthy", said)]
     state = {"pytorch": {"running": {"startedAt": ago(3)}}}
     known = situation(

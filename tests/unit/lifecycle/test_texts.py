@@ -28,6 +28,14 @@ def test_the_cause_is_told_and_not_torchruns_report_that_follows_it() -> None:
     )
 
 
+def test_a_kill_that_no_program_can_tell_of_is_named() -> None:
+    for code, name in {137: " (SIGKILL)", 143: "", 1: ""}.items():
+        world = World(torchrun(workers=2, policy="Never")).running()
+        world.exit("1", code, message="step 4 loss 0.4").settle()
+        text = world.condition("ReplicaFailure")[2]  # type: ignore[index]
+        assert text.endswith(f"exited with error code {code}{name}: step 4 loss 0.4")
+
+
 def test_that_torch_could_not_write_for_want_of_room_is_told() -> None:
     for said, told in {
         "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534": True,

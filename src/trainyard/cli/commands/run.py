@@ -27,7 +27,8 @@ from trainyard.schema.errors import TrainyardError
 @click.option(
     "--keep",
     is_flag=True,
-    help="Run on the background cluster, started if need be, and leave it and the job there.",
+    help="Run on the background cluster, started if need be, and leave it and the job there, "
+    "after Ctrl-C too.",
 )
 @click.option(
     "-d",

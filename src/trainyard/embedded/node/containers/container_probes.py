@@ -145,7 +145,7 @@ async def _run_action(target: ProbeTarget, action: Mapping[str, Any]) -> str:
         code, output = await run_command(target.runtime, wanted)
         tail = output[-500:].decode(errors="replace").strip()
         detail = f": {tail}" if tail else ""
-        return f"{' '.join(argv)} ended with {code}{detail}" if code else ""
+        return f"its command ended with {code}{detail}" if code else ""
     spec = action.get("httpGet") or action.get("tcpSocket") or action.get("grpc")
     if spec is None:
         return f"unsupported action {', '.join(action)}"
