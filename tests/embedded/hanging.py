@@ -9,6 +9,7 @@ import ctypes
 import datetime
 import hashlib
 import itertools
+import json
 import multiprocessing
 import os
 import queue
@@ -79,6 +80,37 @@ def skipped(t):
     if RANK == ODD:
         wait_for_peer()
     dist.all_reduce(t)
+
+
+def record_as_nccl(begun):
+    """Have torch show a recorder of NCCL, whose last collective of `begun` has not completed."""
+    number = {"process_group": ["0", "default_pg"], "is_p2p": False, "pg_id": 0}
+    entries = [
+        {
+            "collective_seq_id": each,
+            **number,
+            "profiling_name": "nccl:all_reduce",
+            "retired": each < 6,
+            "state": "completed" if each < 6 else "scheduled",
+            "time_created_ns": each,
+        }
+        for each in range(1, begun + 1)
+    ]
+    status = {"last_enqueued_collective": str(begun), "last_completed_collective": "5"}
+
+    def dump(has_entries, only_active):
+        told = {"entries": entries} if has_entries else {}
+        return json.dumps({**told, "pg_status": {"0": status}}).encode()
+
+    setattr(torch._C._distributed_c10d, "_dump_nccl_trace_json", dump)
+
+
+@hangs
+def spins_for_device(t):
+    record_as_nccl(5 if RANK == ODD else 6)
+    if RANK == ODD:
+        wait_for_peer()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1 << 30)
 
 
 @hangs

@@ -119,6 +119,13 @@ def _separate(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
         yield from _if(not any(p.endswith(end) for p in pods), f"of {sorted(pods)} none is {name}")
 
 
+@judges("Hung=False", "CollectivesNotObserved", r"Collectives are not observed: (?P<why>.+)")
+@judges("event CollectivesNotObserved", "Normal", r"Collectives are not observed: (?P<why>.+)")
+def _unobserved(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
+    told = {rank.unobserved for rank in result.observed.reports.ranks if _is_of(result, rank)}
+    yield from _if(not any(w and found["why"].startswith(w) for w in told), f"they say {told}")
+
+
 @judges("Hung=False", "-", exactly(hang_texts.RANKS_ADVANCE), once=True)
 def _goes_on(result: ReconcileResult, _: re.Match[str]) -> Iterator[str]:
     was = {c["type"]: c["reason"] for c in result.before.get("conditions") or ()}

@@ -22,7 +22,7 @@ def hanging(situation: Situation) -> Iterator[Cause]:
     """The ranks of a job that runs wait for one of them, or for each other."""
     condition = situation.job.condition(ConditionType.HUNG)
     reason, text = condition.get("reason"), str(condition.get("message") or "")
-    if not condition or reason == ConditionReason.NONE:
+    if not condition or reason in (ConditionReason.NONE, ConditionReason.NOT_OBSERVED):
         return
     since = duration(situation.ago(condition.get("lastTransitionTime")))
     stacks = f"`trainyard stacks {situation.job.name}` shows what every rank does"

@@ -144,7 +144,7 @@ class Observation(TypedDict):
     as ``machine`` has it, and how many after the one before. ``cadence``, of rank 0: how many
     collectives come again and again, and the seconds from one time to the next. ``memory`` is how
     many seconds ago it had so many MiB, the newest first. ``library`` is that by which one is
-    ``Alone``."""
+    ``Alone``; ``unobserved`` says why collectives are not observed, or is empty."""
 
     attempt: int
     rank: int
@@ -164,6 +164,7 @@ class Observation(TypedDict):
     cadence: list[float]
     memory: list[list[float]]
     library: str
+    unobserved: str
 
 
 class AttemptReport(TypedDict):

@@ -29,6 +29,7 @@ OBSERVER = (
     "observer.stack_server",
     "observer.collective_timing",
     "observer.collective_cadence",
+    "observer.flight_recorders",
     "observer.tensorboard_events",
     "observer.rank_observer",
     "observer.process_sampling",

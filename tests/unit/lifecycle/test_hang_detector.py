@@ -313,3 +313,49 @@ def test_a_report_is_cut_to_what_it_may_hold() -> None:
     assert len(found.frames[0].file) == 512
     assert len(found.ring) == 12
     assert hang_detector.is_silent(found, NOW) is False
+
+
+def device(number: int, place: int, **changed: Any) -> RankReport:
+    """One whose device has this to do next."""
+    entry = {"group": "nccl:0", "number": place, "operation": "all_reduce", "done": False}
+    return rank(number, changed.pop("kind", "Waiting"), ring=[{**entry, **changed}], size=3)
+
+
+def test_a_rank_whose_device_has_not_come_to_a_collective_is_waited_for() -> None:
+    started = {"started": True}
+    verdict = found(device(0, 6, **started), device(1, 6), device(2, 6, **started))
+    assert verdict.finding is Finding.BUSY
+    assert describe(verdict) == (
+        "ranks 0, 2 wait for worker-1 (rank 1), whose device has not come to all_reduce #6 at "
+        "train.py:12"
+    )
+    # Without the times of their beginnings nobody can be told from the others.
+    verdict = found(device(0, 6), device(1, 6), device(2, 6))
+    assert (verdict.finding, verdict.culprit) == (Finding.HUNG, None)
+
+
+def test_who_has_begun_what_others_wait_for_is_not_late_whatever_it_does_meanwhile() -> None:
+    verdict = found(device(0, 6), device(1, 6, kind="Idle"), rank(2, "Idle", size=3))
+    assert verdict.culprit is not None
+    assert verdict.culprit.rank == 2
+
+
+def test_of_several_that_work_or_do_nothing_the_one_behind_is_named() -> None:
+    for kind in ("Busy", "Idle"):
+        ahead, behind = ([["0", number, number]] for number in (9, 5))
+        verdict = found(
+            rank(0, "Waiting", size=3),
+            rank(1, kind, size=3, counts=ahead),
+            rank(2, kind, size=3, counts=behind),
+        )
+        assert verdict.culprit is not None
+        assert verdict.culprit.rank == 2
+
+
+def test_sends_and_groups_of_devices_are_no_mismatch_where_ranks_are_in_different_ones() -> None:
+    sends = {"operation": "send 0->1", "p2p": True}
+    receives = {"operation": "recv 1<-0", "p2p": True}
+    verdict = found(device(0, 6, **sends), device(1, 6, **receives), device(2, 9))
+    assert (verdict.finding, verdict.culprit) == (Finding.HUNG, None)
+    verdict = found(device(0, 6), device(1, 6, operation="broadcast"), device(2, 6))
+    assert verdict.finding is Finding.MISMATCH

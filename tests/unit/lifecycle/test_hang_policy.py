@@ -30,6 +30,7 @@ class Reporting(World):
     library = ""
     doubles = False
     """Whether each pod has a rank 0."""
+    unobserved = ""
 
     def say(self, *doing: str, attempt: int = 1) -> Self:
         self.doing, self.attempt, self.said = doing, attempt, self.now
@@ -44,6 +45,7 @@ class Reporting(World):
                 received_at=self.now,
                 size=self.size or len(self.doing),
                 library=self.library,
+                unobserved=self.unobserved,
             )
             for number, kind in enumerate(self.doing)
         )
@@ -397,3 +399,22 @@ def test_what_a_hung_replica_answers_to_its_stop_is_no_cause() -> None:
     [restart] = world.messages("Restart")
     assert restart.startswith(f"Pod[{world.name('2')}] exited with error code 1\n")
     assert world.backoff == 0
+
+
+def test_collectives_that_are_not_observed_are_told_once_and_a_hang_goes_before_that() -> None:
+    why = "torch 2.16.0 has no flight recorder of nccl that is known here"
+    world = Reporting(job())
+    world.running()
+    world.unobserved = why
+    world.say("Busy", "Busy").settle()
+    text = (
+        f"Collectives are not observed: {why}. Hangs are told by what else the ranks do, "
+        "stragglers and progress without reports not at all."
+    )
+    assert world.condition("Hung") == ("False", "CollectivesNotObserved", text)
+    world.advance(60).settle()
+    assert world.messages("CollectivesNotObserved") == [text]
+    world.say("Waiting", "Idle").advance(300).settle()
+    assert world.condition("Hung") == ("True", "Hung", TOLD)
+    world.say("Busy", "Busy").settle()
+    assert world.condition("Hung") == ("False", "CollectivesNotObserved", text)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.lifecycle.test_hang_detector import NOW
 from trainyard.lifecycle.hang.rank_reports import RankReport
-from trainyard.payloads.observer import collective_timing
+from trainyard.payloads.observer import flight_recorders
 from trainyard.payloads.observer.collective_timing import (
     MOST_COLLECTIVES,
     CollectiveTimings,
@@ -50,7 +50,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     module = types.ModuleType("torch._C._distributed_c10d")
     module._dump_fr_trace_json = found.dump  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(collective_timing, "CPU_SHARE", 1e9)  # it may take what it takes
+    monkeypatch.setattr(flight_recorders, "CPU_SHARE", 1e9)  # it may take what it takes
     return found
 
 
@@ -94,7 +94,7 @@ def test_another_group_of_that_name_begins_anew(recorder: Recorder) -> None:
 def test_it_looks_no_more_often_than_it_may(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collective_timing, "CPU_SHARE", 1e-9)
+    monkeypatch.setattr(flight_recorders, "CPU_SHARE", 1e-9)
     found = CollectiveTimings()
     recorder.add(1, 1)
     recorder.add(2, 2)

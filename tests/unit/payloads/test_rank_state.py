@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from trainyard.payloads.observer import process_sampling, rank_state
+from trainyard.payloads.observer import flight_recorders, rank_state
 from trainyard.payloads.observer.rank_state import Activity, Sample, classify
 
 TORCH = ("/x/site-packages/torch/distributed/distributed_c10d.py", 10, "all_reduce")
 MEETING = ("/x/site-packages/torch/distributed/distributed_c10d.py", 9, "init_process_group")
 LOADING = ("/x/site-packages/torch/distributed/tensor/_utils.py", 8, "<module>")
 USER = ("/home/me/train.py", 12, "main")
+SPINS = {"is_device_pending": True, "wait": "", "runs": True, "cpu": float}
 BEGUN, DONE = (("0", 6, 5),), (("0", 5, 5),)
 
 
@@ -55,6 +56,14 @@ def window(**changed: Any) -> list[Sample]:
         # Of a handle's wait() there is no frame but the user's.
         (rank_state.WAITING, {"counts": BEGUN, "wait": "futex_wait"}),
         (rank_state.IDLE, {"counts": BEGUN, "wait": "pipe_read"}),
+        # What waits for a device spins, in whatever asks for a value, and on a busy core too.
+        (rank_state.WAITING, SPINS),
+        (rank_state.WAITING, {**SPINS, "opcode": "TO_BOOL", "children": 4}),
+        (rank_state.WAITING, {**SPINS, "cpu": lambda at: at * 0.05}),
+        (rank_state.BUSY, {**SPINS, "is_device_pending": lambda at: at < 3}),
+        # It begins collectives ahead, or does something else meanwhile.
+        (rank_state.BUSY, {**SPINS, "position": lambda at: at, "values": lambda at: at}),
+        (rank_state.IDLE, {"is_device_pending": True, "counts": (("nccl:0", 6, 5),)}),
         # Where torch counts nothing, a rank waits that stands still.
         (rank_state.WAITING, {"counts": (), "frames": (TORCH, USER)}),
         (rank_state.IDLE, {"counts": (), "frames": (TORCH, USER), "position": lambda at: at}),
@@ -157,6 +166,10 @@ def test_a_group_whose_first_collective_hangs_has_completed_none(
 ) -> None:
     told = {"last_enqueued_collective": 1, "last_completed_collective": -1}  # as torch says it
     status = {"1": told, "2": dict.fromkeys(told, -1)}
-    torch = SimpleNamespace(_dump_fr_trace_json=lambda *_: json.dumps({"pg_status": status}))
+
+    def _dump_fr_trace_json(_entries: bool, _active: bool) -> bytes:
+        return json.dumps({"pg_status": status}).encode()
+
+    torch = SimpleNamespace(_dump_fr_trace_json=_dump_fr_trace_json)
     monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", torch)
-    assert process_sampling.counts() == (("1", 1, 0), ("2", 0, 0))
+    assert flight_recorders.counts() == (("1", 1, 0), ("2", 0, 0))

@@ -93,6 +93,7 @@ class ConditionReason(StrEnum):
     SLEEPS = "AllSleep"
     NEVER_MET = "NeverMet"
     GROUPS_APART = "SeparateGroups"
+    NOT_OBSERVED = "CollectivesNotObserved"
 
 
 class EventReason(StrEnum):
@@ -127,6 +128,7 @@ class EventReason(StrEnum):
     FLAVOR_UNKNOWN = "FlavorUnknown"
     HUNG = "Hung"
     WAITING_RANKS = "WaitingRanks"
+    NOT_OBSERVED = "CollectivesNotObserved"
     STRAGGLER = "Straggler"
     RANKS_APART = "RanksApart"
 

@@ -99,6 +99,11 @@ def detect_hang(
         return None
     waiting = [r for r in live if r.kind in (WAITING, MEETING) and r not in silent]
     others = [rank for rank in live if rank not in waiting and rank not in silent]
+    awaited = {rank.pending.place for rank in waiting if rank.pending is not None}
+    # Of a device's collectives one need not wait for those that it has begun.
+    present_there = [r for r in others if r.pending is not None and r.pending.place in awaited]
+    waiting += present_there
+    others = [rank for rank in others if rank not in present_there]
     if serves and any(rank.waits_for.startswith(_SERVER_WAITS) for rank in others):
         return None
     known = {rank.rank for rank in present}
@@ -112,9 +117,9 @@ def detect_hang(
     if silent:
         return _blame(Finding.SUSPECT, silent[0], waiting)
     if busy := [rank for rank in others if rank.kind == BUSY]:
-        return _blame(Finding.BUSY, busy[0], waiting)
+        return _blame(Finding.BUSY, _latest(busy), waiting)
     if others:
-        return _blame(Finding.HUNG, others[0], waiting)
+        return _blame(Finding.HUNG, _latest(others), waiting)
     if unseen and any(rank.kind == WAITING for rank in waiting):
         since = max(rank.since for rank in waiting)
         return HangVerdict(Finding.SUSPECT, since, None, tuple(waiting), unseen=unseen)
@@ -141,6 +146,13 @@ def _blame(
     return HangVerdict(finding, since, culprit, tuple(waiting), is_gone)
 
 
+def _latest(ranks: Sequence[RankReport]) -> RankReport:
+    """The one that has begun the fewest collectives, of ranks that have the same groups."""
+    if len({tuple(rank.counts) for rank in ranks}) > 1:
+        return ranks[0]
+    return min(ranks, key=lambda rank: rank.begun)
+
+
 def _none_waits(others: Sequence[RankReport]) -> HangVerdict | None:
     if any(rank.kind not in (IDLE, LOOPING) for rank in others):
         return None
@@ -156,6 +168,8 @@ def _all_wait(waiting: Sequence[RankReport]) -> HangVerdict:
         rest = [rank for rank in waiting if rank not in meeting]
         return _blame(Finding.HUNG, meeting[0], rest)
     odd = None if meeting else mismatching_rank(waiting)
+    if odd is None and (late := _unstarted_rank(waiting)) is not None:
+        return _blame(Finding.BUSY, late, [rank for rank in waiting if rank is not late])
     finding = Finding.HUNG if odd is None else Finding.MISMATCH
     rest = [rank for rank in waiting if rank is not odd]
     return HangVerdict(finding, since, odd, tuple(rest))
@@ -168,15 +182,27 @@ def mismatching_rank(ranks: Sequence[RankReport]) -> RankReport | None:
     by_place: dict[tuple[str, int], list[tuple[RankReport, Collective]]] = {}
     for rank in pending:
         for each in rank.ring:
-            by_place.setdefault((each.group, each.number), []).append((rank, each))
+            if not each.is_p2p:
+                by_place.setdefault(each.place, []).append((rank, each))
     for place in sorted(by_place):
         entries = by_place[place]
         for by_rank in ({r.rank: e.operation for r, e in entries}, _pending_sizes(entries)):
             if (number := _first_deviating(by_rank)) is not None:
                 return next(rank for rank, _ in entries if rank.rank == number)
-    at = {r.rank: f"{r.pending.group} {r.pending}" for r in pending if r.pending is not None}
+    # Where a device carries them out, a rank that waits may be in any of its groups.
+    at = {
+        r.rank: f"{r.pending.group} {r.pending}"
+        for r in pending
+        if r.pending is not None and not (r.pending.is_p2p or r.pending.is_of_device)
+    }
     number = _first_deviating(at)
     return next((rank for rank in pending if rank.rank == number), None)
+
+
+def _unstarted_rank(ranks: Sequence[RankReport]) -> RankReport | None:
+    """The only one whose device has not come to its collective yet, where others' have."""
+    late = [rank for rank in ranks if rank.pending is not None and not rank.pending.started]
+    return late[0] if len(late) == 1 < len(ranks) else None
 
 
 def _pending_sizes(entries: Sequence[tuple[RankReport, Collective]]) -> dict[int, str]:

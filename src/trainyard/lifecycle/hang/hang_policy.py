@@ -220,6 +220,8 @@ def report_hang(observation: HangObservation, conditions: Conditions) -> tuple[E
     if observation.is_partial:
         return ()
     if verdict is None or not observation.is_due:
+        if why := next((rank.unobserved for rank in observation.ranks if rank.unobserved), ""):
+            return _report_unobserved(why, conditions)
         if before and before.get("reason") != ConditionReason.NONE:
             conditions.set(
                 ConditionType.HUNG, False, ConditionReason.NONE, hang_texts.RANKS_ADVANCE
@@ -233,6 +235,14 @@ def report_hang(observation: HangObservation, conditions: Conditions) -> tuple[E
     worry = finding.is_hang or finding is Finding.SUSPECT
     text = hang_texts.event_text(observation.text)
     return (Event("Warning" if worry else "Normal", kind.value, text),)
+
+
+def _report_unobserved(why: str, conditions: Conditions) -> tuple[Event, ...]:
+    """Say once that there is nothing to know of collectives; a hang that was told is over."""
+    is_known = conditions.get(ConditionType.HUNG).get("reason") == ConditionReason.NOT_OBSERVED
+    text = hang_texts.collectives_not_observed(why)
+    conditions.set(ConditionType.HUNG, False, ConditionReason.NOT_OBSERVED, text)
+    return () if is_known else (Event("Normal", EventReason.NOT_OBSERVED.value, text),)
 
 
 def evidence_to_create(

@@ -52,6 +52,11 @@ def describe(verdict: HangVerdict) -> str:
         return f"{who} says nothing any more: it is stopped, or holds its interpreter lock{behind}"
     if verdict.finding is Finding.BUSY:
         wait = _conjugate(waiting, "wait")
+        if culprit.kind == WAITING:  # its program does, and not its device
+            return (
+                f"{_ranks(waiting)} {wait} for {who}, whose device has not come to {missing}"
+                f"{_at_line(culprit)}"
+            )
         return f"{_ranks(waiting)} {wait} for {who}, which is busy{_at_line(culprit)}"
     if verdict.finding is Finding.MISMATCH:
         own, theirs = culprit.pending, waiting[0].pending
@@ -192,6 +197,14 @@ def _numbers(ranks: Sequence[int]) -> str:
 
 def _conjugate(ranks: Sequence[RankReport], verb: str) -> str:
     return f"{verb}s" if len(ranks) == 1 else verb
+
+
+def collectives_not_observed(why: str) -> str:
+    """Of a job of which it is not known when its ranks begin and end collectives."""
+    return (
+        f"Collectives are not observed: {why}. Hangs are told by what else the ranks do, "
+        "stragglers and progress without reports not at all."
+    )
 
 
 _ALONE_TEXTS = {

@@ -54,6 +54,20 @@ class Collective:
     operation: str
     sizes: str
     done: bool
+    started: bool = False
+    """Whether its device has begun it, where torch takes the time of that."""
+    is_p2p: bool = False
+    """Whether it is a send or a receive, which each rank counts for itself."""
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """What stands for it in all ranks."""
+        return self.group, self.number
+
+    @property
+    def is_of_device(self) -> bool:
+        """Whether a device carries it out: its group is named by the backend too."""
+        return ":" in self.group
 
     def __str__(self) -> str:
         return f"{self.operation} #{self.number}"
@@ -99,6 +113,8 @@ class RankReport:
     """How many seconds ago it had so many MiB, the newest first."""
     library: str = ""
     """That by which one is alone: see `observer/ranks_met`."""
+    unobserved: str = ""
+    """Why its collectives are not observed; "" where they are."""
 
     @property
     def begun(self) -> int:
@@ -145,6 +161,7 @@ class RankReport:
             cadence=_decode_cadence(_list(obj, "cadence")),
             memory=tuple(map(_decode_memory, _list(obj, "memory")[:MOST_MEMORY])),
             library=_text(obj, "library"),
+            unobserved=_text(obj, "unobserved"),
         )
 
 
@@ -199,6 +216,8 @@ def _decode_collective(obj: Any) -> Collective:
         operation=operation,
         sizes=str(obj.get("sizes", ""))[:MOST_TEXT],
         done=bool(obj.get("done")),
+        started=bool(obj.get("started")),
+        is_p2p=bool(obj.get("p2p")),
     )
 
 

@@ -7,24 +7,21 @@ library, Python 3.8.
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
-from trainyard.payloads.observer import collective_cadence, process_sampling
+from trainyard.payloads.observer import (
+    collective_cadence,
+    flight_recorders,
+    process_sampling,
+)
 
 MOST_COLLECTIVES, MOST_GROUPS = 64, 4
 """Collectives of a group, and groups, in a report."""
-CPU_SHARE = 0.0005
-"""Of a core: what it may take to read torch's flight recorder, all of which is written out for it,
-20 ms for the 2,000 entries that it has by default."""
 KEPT_REPORTS = 3
 """For so many intervals between reports the collectives in one reach back, at least."""
 _TOGETHER = ("all", "reduce_scatter", "barrier")
 """Operations in which every rank waits for every other; a broadcast's sender waits for nobody."""
-_FIRST, _AFTER = b'{"collective_seq_id"', b'],"nccl_comm_state"'
-"""How an entry begins, and what follows them all: keys are in order."""
-_MOST_BYTES = 1 << 18
 _MIX, _BITS = 2654435761, 32
 
 
@@ -85,11 +82,12 @@ class CollectiveTimings:
         if at < self._again_at:
             return
         began = time.thread_time()
-        entries = _last_entries()
+        # The older ones have been seen before.
+        entries = flight_recorders.last_entries(flight_recorders.MOST_BYTES)
         for each in entries:
             if each.get("is_p2p") or not each.get("time_created_ns"):
                 continue
-            group = self._groups.setdefault(str(each["process_group"][0]), GroupTimings())
+            group = self._groups.setdefault(flight_recorders.group_of(each), GroupTimings())
             name = str(each.get("profiling_name", "")).rpartition(":")[2]
             created = each["time_created_ns"] / 1e9
             self.new_count += group.add(int(each["collective_seq_id"]), created, name)
@@ -97,7 +95,7 @@ class CollectiveTimings:
             group.limit(KEPT_REPORTS * every)
         if has_cadence:
             self.cadence = collective_cadence.cadence(entries)
-        self._again_at = at + (time.thread_time() - began) / CPU_SHARE
+        self._again_at = at + (time.thread_time() - began) / flight_recorders.CPU_SHARE
 
     def report(self) -> tuple[str, float, list[list[Any]]]:
         """The machine, its time now, and of each group the collectives: how many milliseconds ago,
@@ -116,18 +114,3 @@ class CollectiveTimings:
 def _ms(seconds: float) -> float:
     # The clock may have been set back.
     return round(max(seconds, 0.0) * 1e3, 1)
-
-
-def _last_entries() -> list[dict[str, Any]]:
-    """The last entries of torch's flight recorder, the oldest first."""
-    text = process_sampling.flight_recorder_json(entries=True)
-    end = text.rfind(_AFTER)
-    # To read all of it takes as long as to have it written; the older ones have been seen before.
-    start = text.find(_FIRST, max(0, end - _MOST_BYTES))
-    if not 0 <= start < end:
-        return []
-    try:
-        found: list[dict[str, Any]] = json.loads(b"[" + text[start:end] + b"]")
-    except ValueError:
-        return []
-    return found

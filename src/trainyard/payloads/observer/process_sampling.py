@@ -1,13 +1,12 @@
-"""Samples the process that this runs in: collectives, CPU time, frames, what it waits for.
+"""Samples the process that this runs in: CPU time, frames, what it waits for.
 
 Sampling must import nothing: a child forked meanwhile would find a module's lock held for ever.
-What cannot be known (no ``/proc``, a torch that records nothing) is empty. Mounted into the
+What cannot be known (no ``/proc``) is empty. Mounted into the
 user's image: standard library, Python 3.8.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import threading
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from trainyard.payloads.observer.rank_state import Counts, Frame
 
 MOST_FRAMES, INNERMOST = 40, 3
-MOST_ENTRIES = 12
-"""Of the flight recorder, in a report."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED: of a function
@@ -91,54 +88,6 @@ def default_group() -> Any:
     module = sys.modules.get("torch.distributed.distributed_c10d")
     world = getattr(module, "_world", None)
     return getattr(world, "default_pg", None)
-
-
-def flight_recorder_json(entries: bool) -> bytes:
-    """What torch's flight recorder tells, as JSON; empty for a torch that has none."""
-    dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
-    try:
-        found: bytes = dump(entries, False) if dump is not None else b""
-    except (RuntimeError, TypeError):
-        return b""
-    return found
-
-
-def flight_recorder(entries: bool = False) -> dict[str, Any]:
-    """The same, read."""
-    try:
-        found: dict[str, Any] = json.loads(flight_recorder_json(entries))
-    except ValueError:
-        return {}
-    return found
-
-
-def counts() -> Counts:
-    """The last collective begun and completed of each group; empty where that is not recorded."""
-    status = flight_recorder().get("pg_status") or {}
-    return tuple(
-        (name, _last(each, "enqueued"), _last(each, "completed"))
-        for name, each in sorted(status.items())
-    )
-
-
-def _last(status: dict[str, Any], what: str) -> int:
-    """A group's last collective; 0 for none, which torch calls -1."""
-    return max(0, int(status[f"last_{what}_collective"]))
-
-
-def last_collectives() -> list[dict[str, Any]]:
-    """The last collectives, the oldest first; takes milliseconds, so only of one that is stuck."""
-    found = flight_recorder(entries=True).get("entries") or []
-    return [
-        {
-            "group": str(each.get("process_group", [""])[0]),
-            "number": int(each.get("p2p_seq_id" if each.get("is_p2p") else "collective_seq_id", 0)),
-            "operation": str(each.get("profiling_name", "")).rpartition(":")[2],
-            "sizes": each.get("input_sizes") or [],
-            "done": bool(each.get("retired")),
-        }
-        for each in found[-MOST_ENTRIES:]
-    ]
 
 
 def _object_fingerprint(value: object) -> int:
@@ -229,8 +178,9 @@ class ProcessSampler:
             return id(value)
         return hash((id(value), *map(id, attributes.values())))
 
-    def sample(self, at: float, known: Counts) -> Sample:
-        """One look; `known` are the counts of collectives."""
+    def sample(self, at: float, known: Counts, is_device_pending: bool) -> Sample:
+        """One look; `known` are the counts of collectives, and `is_device_pending` says whether
+        some of a device are under way."""
         pid = os.getpid()
         children = descendants(pid)
         below = [fields_after_name(read_text(f"/proc/{child}/stat")) for child in children]
@@ -257,6 +207,7 @@ class ProcessSampler:
             wait=read_text(f"/proc/self/task/{self._thread}/wchan").strip("0"),
             counts=known,
             frames=frames,
+            is_device_pending=is_device_pending,
         )
 
     def waits_for(self) -> str:

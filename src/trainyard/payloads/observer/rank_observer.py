@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable  # noqa: UP035 (Python 3.8)
 from trainyard.payloads import report_client
 from trainyard.payloads.observer import (
     collective_timing,
+    flight_recorders,
     process_sampling,
     rank_state,
     ranks_met,
@@ -90,6 +91,7 @@ class Observer:
         self.stack_server = stack_server.StackServer()
         self.activity = rank_state.Activity(settings.window)
         self.timings = collective_timing.CollectiveTimings()
+        self.device_collectives = flight_recorders.DeviceCollectives()
         self.counts: rank_state.Counts = ()
         self.frames: tuple[rank_state.Frame, ...] = ()
         self.reported_kind = ""
@@ -131,7 +133,7 @@ class Observer:
     def observe_once(self, at: float) -> None:
         """Look, and report; torch's module is there by now, the process group may never be."""
         group = process_sampling.default_group()
-        known = process_sampling.counts() if group is not None else ()
+        known = flight_recorders.counts() if group is not None else ()
         if not known and ranks_met.accelerate_is_alone():
             group = None
         if group is not None:
@@ -146,7 +148,8 @@ class Observer:
             self.activity.note_collective(at)
             self.timings.read_new(at, self.pace(), self.rank == 0)
         else:
-            sample = self.sampler.sample(at, known)
+            is_pending = self.device_collectives.is_pending(known, at)
+            sample = self.sampler.sample(at, known, is_pending)
             self.frames = sample.frames
             self.activity.add_sample(sample)
             is_training = self.sampler.has_updated or ranks_met.is_training(self.frames)
@@ -226,13 +229,14 @@ class Observer:
             "frames": [list(each) for each in self.frames],
             "waitsFor": self.sampler.waits_for() if is_stuck else "",
             "counts": [list(each) for each in self.counts],
-            "ring": process_sampling.last_collectives() if is_stuck and self.counts else [],
+            "ring": flight_recorders.last_collectives() if is_stuck and self.counts else [],
             "machine": machine,
             "now": now,
             "arrivals": arrived,
             "cadence": self.timings.cadence,
             "memory": self.memory_report(at),
             "library": self.library,
+            "unobserved": flight_recorders.unobserved(os.environ),
         }
 
 
@@ -343,6 +347,7 @@ def start_observing(variables: Any = os.environ, crashes: int = -1) -> None:
     Raises KeyError where the pod is not to be observed.
     """
     settings = Settings(variables[VARIABLE])
+    flight_recorders.turn_on(os.environ)
     client = report_client.ReportClient(settings.url, settings.files)
     thread = ObserverThread(Observer(settings, client, variables.get(EVENTS, ""), crashes))
     thread.begin()

@@ -76,6 +76,8 @@ class Sample(NamedTuple):
     counts: Counts
     frames: tuple[Frame, ...]
     """Of the main thread, innermost first."""
+    is_device_pending: bool = False
+    """Whether collectives of a device are under way; what waits for it spins, as in `item()`."""
 
 
 def pending(counts: Counts) -> tuple[tuple[str, int], ...]:
@@ -109,8 +111,12 @@ def classify(window: list[Sample]) -> str:
     values = len({sample.values for sample in window})
     is_ready = sum(sample.runs for sample in window) > len(window) / 2
     is_starved = is_ready and cpu < QUIET_CPU
-    if not moved and values == 1 and not is_starved and (awaited := _what_is_awaited(last, cpu)):
-        return awaited
+    if not moved and values == 1:
+        spins = sum(sample.is_device_pending and not sample.wait for sample in window)
+        if spins > len(window) / 2:
+            return WAITING
+        if not is_starved and (awaited := _what_is_awaited(last, cpu)):
+            return awaited
     wrote = last.wrote - first.wrote > WRITTEN_BYTES
     has_io = wrote or last.read - first.read > READ_BYTES * seconds
     if cpu > BUSY_CPU or is_ready:
