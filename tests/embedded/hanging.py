@@ -102,7 +102,7 @@ def record_as_nccl(begun):
         told = {"entries": entries} if has_entries else {}
         return json.dumps({**told, "pg_status": {"0": status}}).encode()
 
-    setattr(torch._C._distributed_c10d, "_dump_nccl_trace_json", dump)
+    torch._C._distributed_c10d._dump_nccl_trace_json = dump  # type: ignore[attr-defined]
 
 
 @hangs
