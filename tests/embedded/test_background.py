@@ -146,6 +146,25 @@ def test_a_cluster_that_was_killed_says_so_until_it_is_brought_down(trainyard: C
     assert "it was killed" not in trainyard.run("status", code=3)
 
 
+def test_a_cluster_that_is_stopped_is_named_at_once_by_all_that_ask_it(
+    trainyard: CommandLine,
+) -> None:
+    file = trainyard.manifest("m.yaml", job("kept", ["sleep", "3600"]))
+    trainyard.run("up")
+    trainyard.run("submit", "-f", file)
+    until(lambda: trainyard.processes("sleep 3600"), "the replica runs")
+    os.kill(_pid(trainyard), signal.SIGSTOP)
+    remedy = f"let it go on with: kill -CONT {_pid(trainyard)}"
+    commands = (["list"], ["submit", "-f", file], ["status"], ["up"], ["logs", "kept"])
+    for command in (*commands, ["run", "-f", file], ["doctor"], ["top"]):
+        assert remedy in trainyard.run(*command, code=1)
+    os.kill(_pid(trainyard), signal.SIGCONT)
+    assert "Running" in trainyard.run("list")
+    os.kill(_pid(trainyard), signal.SIGSTOP)
+    trainyard.run("down")
+    assert not trainyard.processes()
+
+
 def test_a_cluster_that_ends_without_its_node_says_why_and_replaces_the_pods_in_its_next_life(
     trainyard: CommandLine,
 ) -> None:

@@ -20,6 +20,7 @@ from trainyard.composition.cluster_shape import ClusterShape
 from trainyard.composition.expected_errors import expected_error
 from trainyard.embedded.tls_files import TlsFiles
 from trainyard.machine import rlimits
+from trainyard.machine.ownership import check_runs
 from trainyard.machine.state_folder import (
     FAILED,
     FOLDER_BUSY,
@@ -58,6 +59,7 @@ def ensure_up(
     reason when the cluster cannot start.
     """
     if (found := find_cluster()) is not None:
+        check_runs(found.pid)
         return found
     rlimits.check_rlimits()
     paths = Paths(state_folder())

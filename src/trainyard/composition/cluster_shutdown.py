@@ -48,6 +48,7 @@ def end_process(
         try:
             for number in signals:
                 signal.pidfd_send_signal(process, number)
+                signal.pidfd_send_signal(process, signal.SIGCONT)  # it may be stopped
                 if select.select([process], [], [], _END_SECONDS)[0]:
                     return
         finally:

@@ -28,6 +28,10 @@ class NotOurs(TrainyardError):
     """Another user owns a path, or can replace what is there."""
 
 
+class ServerStopped(TrainyardError):
+    """The process of a server is stopped."""
+
+
 class FolderLost(TrainyardError):
     """The file system of a folder, or its disk, is gone."""
 
@@ -44,6 +48,19 @@ def peer_of(connection: socket.socket) -> Peer:
     """Return the process at the other end."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return Peer(*_CREDENTIALS.unpack(raw))
+
+
+def check_runs(pid: int) -> None:
+    """Raise ServerStopped for a server that SIGSTOP or a debugger holds: it answers nothing."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return
+    if state in (b"T", b"t"):
+        raise ServerStopped(
+            f"the cluster is process {pid}, which is stopped, and answers nothing; let it go on "
+            f"with: kill -CONT {pid}"
+        )
 
 
 def check_server(connection: socket.socket, path: str) -> None:

@@ -10,6 +10,7 @@ from trainyard.cli.options import cluster_options
 from trainyard.composition import cluster_option_mismatch
 from trainyard.composition.background_cluster import ensure_up
 from trainyard.composition.cluster_shape import ClusterShape
+from trainyard.machine.ownership import check_runs
 from trainyard.machine.state_folder import Paths, RunningCluster, find_cluster, state_folder
 from trainyard.machine.users import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.schema.errors import TrainyardError
@@ -53,6 +54,7 @@ def command(
         found = bring_up(options, port=port, allowed=allowed)
         click.echo(f"the cluster is up: process {found.pid}, isolation {found.isolation}")
     else:
+        check_runs(found.pid)
         cluster_option_mismatch.check_options(found, options, port, allowed)
         click.echo(f"the cluster is already up: process {found.pid}{_other_version(found)}")
     if found.is_ours:
