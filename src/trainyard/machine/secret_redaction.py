@@ -63,9 +63,11 @@ _PLAIN = re.compile(r"[\[(]?[A-Za-z][A-Za-z_.,-]{,24}[\])]?|.*[*?].*|[./~].*/.*"
 _STRONG = re.compile("PASS|PWD|SECRET|CRED|COOKIE|APIKEY")
 _TOKEN = re.compile(
     r"""\b(?:
-    (?:hf|gh[opsur]|github_pat|glpat|npm|dckr_pat|tskey|ntn|lin_api|nvapi|shpat|pul|rk_live|sk_live)
-    [_-](?=[\w-]*\d)[\w-]{10,}                 # Hugging Face, GitHub, GitLab, npm, Docker, ...
-    | sk-(?:proj-|ant-|or-v1-)?(?=[\w-]*\d)[\w-]{16,}    # OpenAI, Anthropic, OpenRouter
+    (?:hf|gh[opsur]|github_pat|glpat|npm|dckr_pat|tskey|ntn|lin_api|nvapi|shpat|pul|rk_live|sk_live
+    |gsk|r8|xai|pplx|lsv2_pt|lsv2_sk)
+    [_-](?:(?=[\w-]*\d)[\w-]{10,}|[A-Za-z]{30,})  # Hugging Face, GitHub, GitLab, npm, Docker, ...
+    | sk-(?:proj-|ant-|or-v1-)?(?:(?=[\w-]*\d)[\w-]{16,}|[A-Za-z]{30,})  # OpenAI, Anthropic, ...
+    | dapi[0-9a-f]{32}                          # Databricks
     | xox[abeoprs]-[\w-]{10,}                   # Slack
     | pypi-[\w-]{16,}
     | (?:AKIA|ASIA)[A-Z0-9]{16}                  # AWS

@@ -27,13 +27,20 @@ _COMMANDS = [
     ["bash", "-c", f"python t.py --token {_HIDDEN} --lr 1"],
     ["curl", "-H", f"Cookie: session={_HIDDEN}"],
     [f"--db=Server=x;User=me;Password={_HIDDEN};Port=1"],
+    [f"CONN=Server=x;Password={_HIDDEN}"],
+    [f"COOKIE={_HIDDEN}"],
+    [f"GITHUB_PAT={_HIDDEN}"],
+    [f"PGPASSWORD={_HIDDEN}"],
 ]
 _TOKENS = [
     "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345",
+    "hf_AbCdEfGhIjKlMnOpQrStUvWxYzAbCdEfGh",
     "ghp_0123456789abcdefghijABCDEFGHIJ012345",
     "github_pat_11ABCDEFG0123456789_abcdefghij",
     "glpat-abcdefghij0123456789",
     "sk-proj-abcdefghijklmnop0123",
+    "gsk_0123456789abcdefghijABCDEFGHIJ",
+    "dapi0123456789abcdef0123456789abcdef",
     "xoxb-123456789012-abcdefghij",
     "AKIAIOSFODNN7EXAMPLE",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcdefghijklmnop",
@@ -46,6 +53,7 @@ train.py --auth-mode iam --sort-key loss --key-frames 3 --pattern *.py --passes 
 train.py model.tokenizer.name=gpt2 data.key=image trainer.max_epochs=3 +data.keys=[a,b] ~data.x
 train.py --use_auth_token true --add-bos-token false --signature-columns a,b --mask_token_id 103
 torchrun --nproc-per-node 8 --rdzv-id key1 --rdzv-endpoint host:29500 train.py --keys-to-log loss
+train.py hf_transfer_enabled hf_home npm_config_registry sk-learn-models-and-pipelines gsk_x r8_b
 python -m app.train --compass north --authors me --monkey 1 --secretary on --pass-rate 0.5
 """.strip().splitlines()
 
