@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _Prepared = tuple[Resource, dict[str, Any]]
 _AT_ONCE = 32
-"""Jobs that are created in parallel."""
+"""Jobs that are checked or created in parallel."""
 _CORE = {
     resource.kind: resource
     for resource in (NAMESPACES, SECRETS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES)
@@ -123,7 +123,8 @@ async def _put(
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     if jobs and not target.socket:
-        await asyncio.gather(*(_check_definition(target, *each) for each in jobs))
+        for some in _batches(jobs):
+            await asyncio.gather(*(_check_definition(target, *each) for each in some))
     dependents = await _provide(client, prepared[: len(prepared) - len(jobs)], jobs)
     for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
         for claim, folder in volumes.items():
@@ -137,8 +138,7 @@ async def _create_all(
     """Create the jobs and make each the owner of what it brought; raises what one failed with."""
     created: list[Job] = []
     failures: list[BaseException] = []
-    for start in range(0, len(jobs), _AT_ONCE):
-        some = jobs[start : start + _AT_ONCE]
+    for some in _batches(jobs):
         calls = [_create(client, *each) for each in some]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         created += [each for each in outcomes if isinstance(each, Job)]
@@ -168,6 +168,10 @@ async def _withdraw(
                 await job_dependents.delete(client, *dependent)
         except KubeError:
             continue  # it may be there
+
+
+def _batches(jobs: Sequence[_Prepared]) -> Iterator[Sequence[_Prepared]]:
+    return (jobs[start : start + _AT_ONCE] for start in range(0, len(jobs), _AT_ONCE))
 
 
 async def _provide(
