@@ -226,7 +226,7 @@ class _RunSession:
     async def _follow(self, run: Run, interrupts: _Interrupts) -> bool:
         """Follow until all jobs are over; return whether the user interrupted them."""
         following = asyncio.create_task(run.follow())
-        importing = asyncio.create_task(late_imports.import_each(*late_imports.OF_REPORT))
+        importing = asyncio.create_task(late_imports.import_for_report())
         try:
             if await interrupts.race(following):
                 following.result()

@@ -129,7 +129,8 @@ async def _run_controller(
 
 async def _import_late(cluster: Cluster, ready: asyncio.Event) -> None:
     await ready.wait()
-    await cluster.supervisor.keep_running("late imports", late_imports.import_all)
+    run = partial(late_imports.import_all, at_once=cluster.settings.is_durable)
+    await cluster.supervisor.keep_running("late imports", run)
 
 
 def _is_plain(cluster: Cluster) -> bool:

@@ -19,8 +19,7 @@ IMPORT_ALL = """
 import asyncio, sys
 import trainyard.composition.embedded_cluster, trainyard.composition.controller_process
 from trainyard.composition import late_imports
-late_imports._FIRST_SECONDS = late_imports._PAUSE_SECONDS = 0
-asyncio.run(late_imports.import_all())
+asyncio.run(late_imports.import_all(at_once=True))
 print(*sys.modules)
 """
 
