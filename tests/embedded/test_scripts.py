@@ -189,6 +189,36 @@ def test_a_deepspeed_script_runs_from_the_command_line_alone(trainyard: CommandL
     assert len(re.findall(r"sum 1.0 of 1 with \[.*'a b', '\$X'\]", output)) == 1
 
 
+_PRINTS = """\
+import pathlib, sys, time
+import torch
+
+model = torch.nn.Linear(8, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+until = time.monotonic() + 300
+step = 0
+while not pathlib.Path("told").exists() and time.monotonic() < until:
+    optimizer.zero_grad()
+    model(torch.ones(4, 8)).mean().backward()
+    optimizer.step()
+    step += 1
+    print(f"iter {step}: loss 0.5", file=sys.stderr)
+    time.sleep(0.05)
+"""
+
+
+def test_progress_that_a_script_prints_is_listed(trainyard: CommandLine) -> None:
+    require("torchrun")
+    written(trainyard.folder, {"train.py": _PRINTS})
+    trainyard.run("run", "-d", "train.py")
+    until(lambda: " step " in trainyard.run("list"), "the step is in the list")
+    (trainyard.folder / "told").touch()
+    trainyard.run("wait", "train")
+    assert yaml.safe_load(trainyard.run("show", "train", "-o", "yaml"))["status"]["progress"][
+        "source"
+    ] == ("Output")
+
+
 def test_mpirun_starts_what_it_is_asked_to(trainyard: CommandLine) -> None:
     require_programs("mpirun", "sshd", "ssh")
     told = "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname) with $A$1"

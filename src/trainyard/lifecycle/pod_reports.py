@@ -47,6 +47,10 @@ class ProcessWork:
     saving: float = 0.0
 
 
+_TRUST = ("", "TensorBoard", "Output")
+"""Where progress is known from, what is trusted most first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far the training is, as last reported; None where nothing is known.
@@ -76,10 +80,10 @@ class Progress:
     def after(self, before: Progress | None) -> Progress:
         """With what `before` told and this one leaves out; what step, share and time left are is
         told together or not at all. What the program tells itself is never replaced by what is
-        known of it otherwise."""
+        known of it otherwise, nor what it writes for TensorBoard by what it prints."""
         if before is None:
             return self
-        if self.source and before.has_position and not before.source:
+        if before.has_position and _TRUST.index(self.source) > _TRUST.index(before.source):
             return before
         if not self.has_position:
             now = replace(

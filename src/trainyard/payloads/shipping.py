@@ -35,6 +35,7 @@ OBSERVER = (
     "observer.process_sampling",
     "observer.rank_state",
     "observer.ranks_met",
+    "observer.printed_progress",
     "in_place.in_place_standby",
     "report_client",
 )

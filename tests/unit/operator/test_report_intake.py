@@ -87,14 +87,16 @@ async def test_what_a_program_tells_itself_goes_before_what_is_read_of_its_files
         assert found is not None
         return found.step, found.source
 
+    assert at(status(7, "Output")) == (7, "Output")
     assert at(status(10, "TensorBoard")) == (10, "TensorBoard")
+    assert at(status(8, "Output")) == (10, "TensorBoard")
     # Of a checkpoint nothing else is known.
     assert at(status(checkpoint={"path": "/out/1"})) == (10, "TensorBoard")
     assert at(status(20, "TensorBoard")) == (20, "TensorBoard")
     assert at(status(15)) == (15, "")
     assert at(status(30, "TensorBoard")) == (15, "")
     assert at(status(16)) == (16, "")
-    with pytest.raises(BadReport, match="source: not TensorBoard"):
+    with pytest.raises(BadReport, match="source: not TensorBoard or Output"):
         at(status(17, "nonsense"))
 
 

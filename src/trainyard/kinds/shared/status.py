@@ -187,7 +187,8 @@ class Progress(OpenModel):
     source: str = Field(
         default="",
         description="Whence the step is known where the program itself does not tell it: "
-        "`TensorBoard`, of the files that it writes for one. `Collectives`: no step is known.",
+        "`TensorBoard`, of the files that it writes for one; `Output`, of what it prints. "
+        "`Collectives`: no step is known.",
     )
     collectives: CollectivesStatus | None = Field(
         default=None, description="Where no step is known: what its collectives tell."

@@ -17,8 +17,11 @@ class TrainingPosition:
 
     @classmethod
     def from_progress(cls, progress: Mapping[str, Any] | None) -> TrainingPosition:
-        """From `status.progress`; what others wrote there and is no number was never told."""
+        """From `status.progress`; what others wrote there and is no number was never told, and what
+        a program prints is too weak to end a job for."""
         fields = progress if isinstance(progress, Mapping) else {}
+        if fields.get("source") == "Output":
+            return cls()
         made = fields.get("checkpoint")
         saved = made.get("step") if isinstance(made, Mapping) else None
         return cls(_int_or_none(fields.get("step")), _int_or_none(saved))

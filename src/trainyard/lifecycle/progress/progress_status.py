@@ -132,7 +132,8 @@ def _fields_of_report(before: StatusField, report: Progress) -> StatusField:
         step = total * percentage // 100
     if percentage is None and step is not None and total:
         percentage = min(100, 100 * step // total)
-    if step is not None or percentage is not None:
+    is_epoch_all = report.epoch is not None and before.keys().isdisjoint(_POSITION_FIELDS[:2])
+    if step is not None or percentage is not None or is_epoch_all:
         rate = report.rate or before.get("stepsPerSecond")
         fields["source"] = report.source or None
         fields |= {"step": step, "percentage": percentage, "stepsPerSecond": rate}

@@ -22,6 +22,7 @@ from trainyard.payloads import report_client
 from trainyard.payloads.observer import (
     collective_timing,
     flight_recorders,
+    printed_progress,
     process_sampling,
     rank_state,
     ranks_met,
@@ -104,24 +105,18 @@ class Observer:
         self.library = ""
         """That by which it is alone."""
         self.crashes = -1 if settings.is_crash_kept else crashes
-        self.events = _events(folders) if folders else None
-        self.is_status_sent, self.status_read_at = True, 0.0
-        """Whether all that was read there is told, and when that was done."""
+        self.events = StatusSource(_events(folders)) if folders else None
+        self.printed = printed_progress.PrintedProgress()
+        self.output = StatusSource(self.printed)
 
     def tick(self, at: float) -> None:
         """One turn of the thread, at a time of the monotonic clock."""
         self.observe_once(at)
         self.stack_server.answer_waiting(self.rank, self.activity.kind)
-        if (
-            self.events is not None
-            and self.is_first()
-            and self.events.is_due(at - self.status_read_at)
-        ):
-            self.status_read_at = at
-            self.is_status_sent = not self.events.read_new() and self.is_status_sent
-            self.is_status_sent = self.is_status_sent or self.client.send(
-                {"trainerStatus": self.events.status()}
-            )
+        if self.is_first():
+            self.printed.is_training = self.training_looks > 0 or bool(self.counts)
+            for source in filter(None, (self.events, self.output)):
+                source.report_if_due(at, self.client)
 
     def is_first(self) -> bool:
         """Whether this is rank 0; of processes without a group, not one that another started."""
@@ -142,18 +137,17 @@ class Observer:
             self.report_if_due(at, LEFT)
             return
         elif "RANK" not in os.environ:
+            if self.is_first():
+                self.look_for_training(at, ())
             return
         if known != self.counts:
             self.counts = known
             self.activity.note_collective(at)
             self.timings.read_new(at, self.pace(), self.rank == 0)
         else:
-            is_pending = self.device_collectives.is_pending(known, at)
-            sample = self.sampler.sample(at, known, is_pending)
+            sample = self.look_for_training(at, known)
             self.frames = sample.frames
             self.activity.add_sample(sample)
-            is_training = self.sampler.has_updated or ranks_met.is_training(self.frames)
-            self.training_looks += is_training
         if self.works_alone(is_certain=self.training_looks >= TRAINING_LOOKS):
             self.report_if_due(at, APART)
         elif (
@@ -162,6 +156,14 @@ class Observer:
             or self.activity.kind == rank_state.MEETING
         ):
             self.report_if_due(at, self.activity.kind)
+
+    def look_for_training(self, at: float, known: rank_state.Counts) -> rank_state.Sample:
+        """A sample, which counts as one of a training where it shows that."""
+        is_pending = self.device_collectives.is_pending(known, at)
+        sample = self.sampler.sample(at, known, is_pending)
+        is_training = self.sampler.has_updated or ranks_met.is_training(sample.frames)
+        self.training_looks += is_training
+        return sample
 
     def works_alone(self, *, is_certain: bool) -> bool:
         """Whether it was started as the first of several ranks, and has none of the others: of
@@ -240,6 +242,22 @@ class Observer:
         }
 
 
+class StatusSource:
+    """Something that progress is read from, and what of it is told."""
+
+    def __init__(self, reader: EventFiles | printed_progress.PrintedProgress) -> None:
+        self._reader = reader
+        self._is_sent, self._read_at = True, 0.0
+
+    def report_if_due(self, at: float, client: report_client.ReportClient) -> None:
+        """Read on if it is time for that, and send what is new."""
+        if not self._reader.is_due(at - self._read_at):
+            return
+        self._read_at = at
+        self._is_sent = not self._reader.read_new() and self._is_sent
+        self._is_sent = self._is_sent or client.send({"trainerStatus": self._reader.status()})
+
+
 def was_started_by_another() -> bool:
     """Whether this is a child of a rank, by `multiprocessing`."""
     module = sys.modules.get("multiprocessing.process")
@@ -316,6 +334,8 @@ class ObserverThread:
         observer = self.observer
         if self.thread is None or self.thread.is_alive():
             return
+        if observer.is_first():
+            observer.output.report_if_due(float("inf"), observer.client)
         if observer.reported_kind not in ("", APART):
             observer.report_if_due(time.monotonic(), LEFT)
         elif not observer.reported_kind and observer.works_alone(is_certain=True):
@@ -349,7 +369,9 @@ def start_observing(variables: Any = os.environ, crashes: int = -1) -> None:
     settings = Settings(variables[VARIABLE])
     flight_recorders.turn_on(os.environ)
     client = report_client.ReportClient(settings.url, settings.files)
-    thread = ObserverThread(Observer(settings, client, variables.get(EVENTS, ""), crashes))
+    observer = Observer(settings, client, variables.get(EVENTS, ""), crashes)
+    observer.printed.listen()
+    thread = ObserverThread(observer)
     thread.begin()
     atexit.register(thread.leave)
     report_exits(thread)
