@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from tests.simulation import job_policies, repeated_failures
 from tests.simulation.judge_registry import JudgeRegistry, _if
@@ -379,6 +380,11 @@ ENDED_SO = "Failed|BackoffLimitExceeded|RestartsInVain"
 BLAMED = rf"{NAMED} has failed: (?P<pod>[a-z0-9-]+) failed"
 
 
+def _was_cleaned_up(result: ReconcileResult, entry: Mapping[str, Any]) -> bool:
+    """After its failure, which it still tells."""
+    return result.phase in ENDS and entry.get("phase") == "Deleted" and "reason" in entry
+
+
 @judges(WHILE_FAILED, ENDED_SO, rf"{BLAMED} with exit code (?P<code>\d+)")
 @judges("event Failed", "Warning", rf"{BLAMED} with exit code (?P<code>\d+)")
 @judges(WHILE_FAILED, ENDED_SO, rf"{BLAMED}(?: \((?P<why>[^()]+)\))?")
@@ -386,8 +392,7 @@ BLAMED = rf"{NAMED} has failed: (?P<pod>[a-z0-9-]+) failed"
 def _failed(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     yield from _named(result, found)
     entry = result.entries.get(found["pod"], {})
-    cleaned = entry.get("phase") == "Deleted" and result.phase in ENDS  # with how it ended
-    is_told = entry.get("phase") == "Failed" or (cleaned and "reason" in entry)
+    is_told = entry.get("phase") == "Failed" or _was_cleaned_up(result, entry)
     yield from _if(not is_told, f"the replica is told as {entry}")
     code = int(found["code"]) if "code" in found.groupdict() else None
     if result.ends_now and not result.ended_with(found["pod"], code):
@@ -415,7 +420,7 @@ def _rule(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
             # A replica lost at a cost is Deleted once its pod is gone (decision 215).
             lost = job_policies.may_charge_losses(result.job) and result.was_taken(entry["name"])
             phases = ("Failed", "Deleted") if lost else ("Failed",)
-            is_so = entry["phase"] in phases
+            is_so = entry["phase"] in phases or _was_cleaned_up(result, entry)
             yield from _if(not is_so, f"{task['type']}-{number} is {entry['phase']}")
 
 

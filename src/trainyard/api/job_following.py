@@ -98,6 +98,12 @@ class Run:
 
         return await known_card(self.target.client, job, self.target.folder)
 
+    async def kept_stacks(self, job: Job) -> str:
+        """The stacks of its ranks when it hung last; "" if it never did."""
+        from trainyard.client.rank_stacks import kept
+
+        return await kept(self.target.client, job)
+
 
 @asynccontextmanager
 async def followed(

@@ -36,6 +36,8 @@ INTERRUPTED = 130
 _GRACE_SECONDS = 35.0
 """Longer than a pod's default termination grace of 30 s."""
 _POLL_SECONDS = 0.5
+_MOST_LOGS = 4
+"""So many fit into a command that is copied."""
 
 
 def run_on_private_cluster(source: Source, host: PrivateHost, namespace: str | None = None) -> int:
@@ -273,16 +275,31 @@ class _RunSession:
         if card is not None:  # last: it is what one has to see
             from trainyard.cli.failure_card_text import print_card
 
-            print_card(self._with_local_facts(card, seconds))
+            print_card(await self._with_local_facts(run, job, card, seconds))
 
-    def _with_local_facts(self, card: FailureCard, seconds: float) -> FailureCard:
+    async def _with_local_facts(
+        self, run: Run, job: Job, card: FailureCard, seconds: float
+    ) -> FailureCard:
         """Add to the card what is known here: the duration, and the command to go on with."""
         command = f"{card.command} {self.options}" if self.options else card.command
-        if not self.keeps and os.access(card.log, os.R_OK):  # nobody is left who could be asked
-            command = f"less {shlex.quote(card.log)}"
+        if not self.keeps:  # nobody is left who could be asked
+            command = await self._file_command(run, job, card)
         _, comma, restarts = card.outcome.partition(", ")
         outcome = f"Failed after {seconds:.1f} s{comma}{restarts}"
         return replace(card, outcome=outcome, command=command)
+
+    async def _file_command(self, run: Run, job: Job, card: FailureCard) -> str:
+        """A command that shows from files what that of the card asks a cluster for; "" without."""
+        assert self.paths is not None
+        if card.command.startswith("trainyard stacks ") and (text := await run.kept_stacks(job)):
+            path = self.paths.folder / f"stacks-{job.name}.txt"
+            with contextlib.suppress(OSError):  # of a cluster of somebody else
+                path.write_text(text)
+                return f"less {shlex.quote(str(path))}"
+        if os.access(card.log, os.R_OK):
+            return f"less {shlex.quote(card.log)}"
+        logs = sorted(self.paths.pods.glob(f"{job.namespace}_{job.base}-*/*/*.log"))
+        return f"less {shlex.join(map(str, logs[-_MOST_LOGS:]))}" if logs else ""
 
 
 def _screen(*, names_jobs: bool) -> Screen:

@@ -28,6 +28,8 @@ _WAITS = ("waiting", "meeting")
 """Words for what ranks do that wait for others, and so are less odd than these."""
 _SPY = str(Path(sysconfig.get_path("scripts"), "py-spy"))
 """Where it is if it was installed with trainyard, which pods of this machine see."""
+_IMPORT_SECONDS = 60.0
+"""A process that is not observed after so long imports none of the libraries that ranks meet by."""
 _AT_ONCE = 16
 """Pods that are asked at a time."""
 _STATES = {
@@ -81,6 +83,8 @@ def _silent(report: Mapping[str, Any]) -> str:
     doing = _STATES.get(state, f"does not answer ({state})")
     if state and not report.get("observed", True):
         doing = f"is not observed{', and is stopped (SIGSTOP)' if state == 'T' else ''}"
+        if state != "T" and report.get("seconds", _IMPORT_SECONDS) < _IMPORT_SECONDS:
+            return "may still import its libraries; ask again in a moment"
     if problem == "missing":
         return f"{doing}; only py-spy can tell where: pip install 'trainyard-jobs[stacks]'"
     return f"{doing}; py-spy says: {problem}" if problem else doing

@@ -191,12 +191,12 @@ def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Gra
         if name == death.blamed or not trains:
             continue
         found = situation.pod(pod)
-        # A pod has a reason of its own where somebody else ended it, as the end of its job does.
-        if each.get("reason") == STOPPED or (found and found.status.get("reason")):
-            yield Grade.STOPPED
-        elif phase == "Deleted" and not each.get("uid"):  # it awaited its next start
+        if phase == "Deleted" and not each.get("uid"):  # it awaited its next start
             if pod in death.grades:
                 yield death.grades[pod]
+        # A pod has a reason of its own where somebody else ended it, as the end of its job does.
+        elif each.get("reason") == STOPPED or (found and found.status.get("reason")):
+            yield Grade.STOPPED
         elif phase in _STOPPED:
             grade = death.grades.get(pod, Grade.STOPPED)
             is_answer = grade is Grade.CAUSE and _ended_after_job(situation, found)

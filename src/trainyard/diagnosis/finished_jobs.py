@@ -164,12 +164,15 @@ def _why_not_restarted(
     """Why it was not restarted (any more) (decisions 23, 114)."""
     if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
         return ()  # its message names the rule
-    policy, limit = situation.job.restart_policy(death.replica)
+    # Which replica was restarted, or not, goes by the status, whoever is to blame.
+    named = situation.replica(str(situation.job.last_failure["replica"]))
+    code = situation.job.last_failure.get("exitCode")
+    policy, limit = situation.job.restart_policy(named)
     if condition.get("reason") == ConditionReason.RESTARTS_IN_VAIN:
         left = ", with restarts left" if situation.job.restarts < limit else ""
         return (f"runPolicy.restartJudge has it end here{left}",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
-        return (used_up(situation.job, death.replica),)
+        return (used_up(situation.job, named),)
     if death.never_starts:
         return ("another try would end the same way, so there is none",)
     if death.ruling:
@@ -178,13 +181,13 @@ def _why_not_restarted(
         )
     if policy == "Never":
         return ("restartPolicy is Never: it is not restarted",)
-    if policy == "ExitCode" and death.code not in RESTARTABLE_CODES:
+    if policy == "ExitCode" and code not in RESTARTABLE_CODES:
         codes = ", ".join(map(str, RESTARTABLE_CODES))
         return (f"restartPolicy is ExitCode, which restarts after {codes} only",)
     if limit == 0:
         return (f"restartPolicy is {policy}, but {limit_field(situation.job)} is 0",)
     if not situation.job.kind.has_shared_budget:  # a rule counts only those that failed for good
-        return (used_up(situation.job, death.replica),)
+        return (used_up(situation.job, named),)
     return ()
 
 

@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import ContainerView, PodView
-from trainyard.diagnosis.situation import Object, Situation
+from trainyard.diagnosis.situation import GIVEN_UP, Object, Situation
 from trainyard.evidence.launcher_reports import BlamedRank, find_blamed_rank
 from trainyard.evidence.secondary_exceptions import is_secondary, reports_child_failure
 from trainyard.evidence.tracebacks import RaisedException, find_exceptions, lines_of_roots
@@ -25,8 +25,6 @@ _SIGKILL, _SIGTERM = 137, 143
 _MOST_READ = 64
 _SAME_MOMENT_SECONDS = 10.0
 """Exceptions that end the processes of one replica come within this; what was survived is older."""
-GIVEN_UP = ("LaunchTimeout", "Hung")
-"""Why replicas were stopped that ran: what is told of that is the controller's, and no log's."""
 _ANY_END = (_SIGTERM, -15, 134, -6)
 """Threads of gloo abort (SIGABRT) while an interpreter ends that has told its exception."""
 _STOPPED_SECONDS = 2.0

@@ -11,7 +11,7 @@ from trainyard.client.job_events import event_time
 from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
 from trainyard.diagnosis.first_failure import FailedReplica, Grade
 from trainyard.diagnosis.log_meanings import Reading
-from trainyard.diagnosis.situation import Object, Situation
+from trainyard.diagnosis.situation import GIVEN_UP, Object, Situation
 from trainyard.evidence.launcher_reports import (
     count_lines,
     count_processes,
@@ -97,7 +97,7 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     name = suspect.pod
     replica = situation.replica(name)
     # One that was given up did not end of itself.
-    of_pod = suspect.reason not in first_failure.GIVEN_UP
+    of_pod = suspect.reason not in GIVEN_UP
     lines = suspect.tail.lines
     if suspect.raised is None:  # what other ranks say is of their own ends
         lines = without_other_ranks(lines, suspect.blamed)

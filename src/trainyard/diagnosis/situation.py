@@ -17,6 +17,8 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 Object = Mapping[str, Any]
+GIVEN_UP = ("LaunchTimeout", "Hung")
+"""Why replicas were stopped that ran: what is told of that is the controller's, and no log's."""
 _OF_ITSELF = ("Error", "Completed", "StartError", "ContainerCannotRun", "RunContainerError")
 
 
@@ -63,10 +65,10 @@ class Situation:
     @property
     def failure_output(self) -> str:
         """The last lines of the log of the replica that failed last, as its condition has them."""
-        return self._replica_failure[1]
+        return self._replica_failure[2]
 
     @property
-    def _replica_failure(self) -> tuple[str, str]:
+    def _replica_failure(self) -> tuple[str, str, str]:
         return parse_failure_message(str(self.job.condition("ReplicaFailure").get("message") or ""))
 
     def pod(self, name: str) -> PodView | None:
@@ -91,7 +93,8 @@ class Situation:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
         failed = self.job.failed_container(pod) if pod else None
-        reported = self.failure_output if self._replica_failure[0] == pod_name else ""
+        about, reason, output = self._replica_failure
+        reported = output if about == pod_name and reason not in GIVEN_UP else ""
         lines = ((failed and failed.termination_message) or reported).split("\n")
         return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))
 

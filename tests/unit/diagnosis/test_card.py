@@ -285,6 +285,37 @@ def test_a_peer_that_awaited_its_next_start_was_not_stopped() -> None:
     assert card.peers == "1 peer was stopped because of it"
 
 
+def test_a_peer_that_was_taken_away_before_was_not_stopped() -> None:
+    workers = task("Failed", "Deleted")
+    workers["replicas"][1]["uid"] = ""
+    gone = pod("worker-1", "Failed")
+    gone["status"]["reason"] = "Terminated"
+    known = failed("worker-0", {"worker-0": 1}, {}, tasks=[workers])
+    card = failure_card_of(replace(known, pods=[*known.pods, PodView(gone)]))
+    assert card is not None
+    assert card.peers == ""
+
+
+def test_the_ends_of_peers_whose_pods_are_deleted_after_it_are_told_as_they_were() -> None:
+    """By what status keeps of them: one failed, one succeeded, one was stopped."""
+    workers = task("Failed", "Deleted", "Deleted", "Deleted")
+    for replica, code in zip(workers["replicas"], (1, 2, 0, None), strict=True):
+        container = {"name": "pytorch", "exitCode": code} if code is not None else {"name": "main"}
+        replica["containers"] = [container]
+        replica |= {"reason": "Error"} if code else {}
+    card = failure_card_of(failed("worker-0", {"worker-0": 1}, {}, tasks=[workers]))
+    assert card is not None
+    assert card.peers == "1 peer was stopped because of it, 1 peer failed too"
+
+
+def test_words_of_a_pod_that_is_gone_unread_are_not_said_to_be_none() -> None:
+    known = replace(failed("worker-0", {"worker-0": 1}, {}), pods=[])
+    card = failure_card_of(known)
+    assert card is not None
+    assert card.reason == "it ended with exit code 1; its log went with its pod"
+    assert card.remedy.startswith("read its log where")
+
+
 def test_what_a_peer_answered_after_the_end_of_its_job_is_no_failure_of_its_own() -> None:
     known = failed("worker-0", {"worker-0": 1}, {}, tasks=[task("Failed", "Deleted")])
     known = replace(known, pods=[*known.pods, PodView(ended("worker-1", 1, at=8))])

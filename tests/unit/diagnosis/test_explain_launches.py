@@ -119,6 +119,25 @@ def test_a_launch_that_took_too_long_is_told_by_what_it_waited_for() -> None:
     assert "Connection refused" in text
 
 
+def test_why_an_earlier_launch_was_given_up_is_none_of_the_words_of_the_next() -> None:
+    """Which may be taken away before anything is told of it in the condition."""
+    said = (
+        f"Pod[{pod_name('worker-0')}] failed (LaunchTimeout): the launch has not started within "
+        "launchTimeoutSeconds (900): deepspeed was started, but no rank has begun"
+    )
+    taken = {"number": 2, "startTime": ago(9), "endTime": ago(3), "reason": "NodeLost"}
+    obj = job(
+        "Pending",
+        kind="DeepSpeedJob",
+        conditions=[condition("ReplicaFailure", "True", "ErrorInPod", said)],
+        attempts=[{**taken, "replica": pod_name("worker-0")}, {"number": 3, "startTime": ago(2)}],
+    )
+    found = situation(obj)
+    text = render(found, diagnosis.causes(found))
+    assert "worker-0 was taken away (NodeLost)" in text
+    assert "no rank has begun" not in text
+
+
 def test_what_can_never_start_is_told_as_such() -> None:
     words = f"trainyard: cannot start: {WORKER_1}: sshd not found: /usr/sbin/sshd"
     conditions = [

@@ -178,16 +178,18 @@ def _print(report: Report) -> None:
     if report.differences:
         click.echo(f"the result is not the same: {'; '.join(report.differences)}")
     else:
-        click.echo(f"the result is the same{_compared(report)}")
+        click.echo(_same(report))
     if metrics := report.other_metrics:
         click.echo(f"reported last: {', '.join(metrics)}")
     for note in report.notes:
         click.echo(note)
 
 
-def _compared(report: Report) -> str:
+def _same(report: Report) -> str:
     count = len(report.baseline.files)
-    return f", {count} file{'' if count == 1 else 's'} included" if count else ""
+    if not count:
+        return "it ended the same way; what it wrote was not compared, as no --result names it"
+    return f"the result is the same, {count} file{'' if count == 1 else 's'} included"
 
 
 def _row(struck: Struck) -> list[object]:

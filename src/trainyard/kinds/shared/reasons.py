@@ -142,7 +142,7 @@ def launch_wait_message(message: str) -> str:
 
 
 _FAILURE = re.compile(
-    r"Pod\[(?P<pod>[^]]+)\] (?:exited with error code -?\d+|failed)(?: \([^()\n]+\))?"
+    r"Pod\[(?P<pod>[^]]+)\] (?:exited with error code -?\d+|failed)(?: \((?P<why>[^()\n]+)\))?"
     r"(?:: (?P<output>.+?))?"
     r"(?:\nFailure \d+ in a row by .+, with nothing gained in between: a restart will not help\.)?",
     re.DOTALL,
@@ -150,11 +150,11 @@ _FAILURE = re.compile(
 """Of the condition ReplicaFailure, as `lifecycle.texts` says it."""
 
 
-def parse_failure_message(message: str) -> tuple[str, str]:
-    """The pod that the message of a condition ReplicaFailure is about, and what it wrote last; each
-    "" where the message does not tell."""
+def parse_failure_message(message: str) -> tuple[str, str, str]:
+    """The pod that the message of a condition ReplicaFailure is about, the reason of its failure,
+    and what it wrote last, or what is said of one that was given up; each "" without."""
     found = _FAILURE.fullmatch(message)
-    return (found["pod"], found["output"] or "") if found else ("", "")
+    return (found["pod"], found["why"] or "", found["output"] or "") if found else ("", "", "")
 
 
 _PREFLIGHT = "preflight: "

@@ -8,6 +8,7 @@ Python 3.8.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -136,6 +137,28 @@ def stat_fields(pid: int) -> list[str]:
         return []
 
 
+def may_be_observed(pid: int) -> bool:
+    """Whether its observer comes with a library that it may not have imported yet: not where
+    Python is to look at no variables and import no `site` (-E, -I, -S)."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[1:]
+    except OSError:
+        return False
+    options = itertools.takewhile(lambda word: word.startswith("-") and word != "-c", words)
+    isolated = any(set("EIS") & set(word) for word in options if not word.startswith("--"))
+    return not isolated and "TRAINYARD_OBSERVE" in variables_of(pid)
+
+
+def age_of(pid: int) -> float:
+    """Seconds since a process has started; 0 if it has ended."""
+    # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html: field 22, in ticks since the boot.
+    fields = stat_fields(pid)
+    if len(fields) < 20:
+        return 0.0
+    now = float(Path("/proc/uptime").read_text().split()[0])
+    return max(now - int(fields[19]) / os.sysconf("SC_CLK_TCK"), 0.0)
+
+
 def describe_silent(pid: int, spy: str) -> dict[str, object]:
     """A process that did not answer for itself."""
     state = (stat_fields(pid) or [""])[0]
@@ -154,7 +177,10 @@ def main(pod: str, spy: str = "") -> None:
             answer = describe_silent(pid, spy)
         print(json.dumps(dict(answer, pid=pid)), flush=True)
     for pid in unobserved_ranks(observed):
-        print(json.dumps(dict(describe_silent(pid, spy), pid=pid, observed=False)), flush=True)
+        answer = dict(describe_silent(pid, spy), pid=pid, observed=False)
+        if may_be_observed(pid):
+            answer["seconds"] = age_of(pid)
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":
