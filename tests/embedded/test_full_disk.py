@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.small_disk import on_small_disk
 
 JOB = """\
@@ -111,3 +113,84 @@ def test_jobs_end_on_a_full_disk_and_with_room_all_goes_on_by_itself() -> None:
     assert "Objects can be deleted, but none created" in told
     assert "there is room again" in told
     assert "Traceback" not in told
+
+
+TELLING = f"""
+import json, os, signal, subprocess, sys, time
+
+disk = sys.argv[1]
+state = os.environ["TRAINYARD_STATE_DIR"] = disk + "/state"
+os.chdir(disk)
+said = {{}}
+
+def trainyard(*words):
+    command = [sys.executable, "-m", "trainyard.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return [done.returncode, done.stdout + done.stderr]
+
+def fill():
+    for size in (1 << 16, 1):
+        try:
+            while True:
+                ballast.write(bytes(size))
+        except OSError:
+            pass
+
+def tell(when, *words):
+    fill()
+    said[f"{{when}}: {{words[0]}}"] = trainyard(*words)
+
+with open("job.yaml", "w") as file:
+    file.write({JOB!r}.replace("NAME", "long").replace("SCRIPT", "sleep 600"))
+with open("more.yaml", "w") as file:
+    file.write({JOB!r}.replace("NAME", "more").replace("SCRIPT", "true"))
+trainyard("up")
+try:
+    said["submitted"] = trainyard("submit", "-f", "job.yaml")
+    said["runs"] = trainyard("wait", "long", "--for", "phase=Running")
+    ballast = open("ballast", "ab", buffering=0)
+    pid = json.load(open(state + "/cluster.json"))["pid"]
+    tell("up", "submit", "-f", "more.yaml")
+    tell("up", "doctor")
+    tell("up", "status")
+    tell("up", "restart")
+    said["pid"] = [int(pid != json.load(open(state + "/cluster.json"))["pid"]), ""]
+    os.kill(pid, signal.SIGKILL)
+    tell("killed", "status")
+    tell("killed", "doctor")
+    tell("killed", "up")
+    os.ftruncate(ballast.fileno(), 0)
+    said["room"] = trainyard("up")
+    said["list"] = trainyard("list")
+    said["more"] = trainyard("wait", "more")
+finally:
+    trainyard("down")
+print(json.dumps(said))
+"""
+
+
+def test_on_a_full_disk_commands_say_so_and_lose_nothing() -> None:
+    with on_small_disk(TELLING, "size=64m") as (_, done):
+        assert done.returncode == 0, done.stdout + done.stderr
+    said = json.loads(done.stdout)
+    room = "No space left on device; make room there; what is stored stays"
+    for when, (code, words) in {
+        "submitted": (0, ""),
+        "runs": (0, ""),
+        "up: submit": (0, "created"),  # there is room for it in what is set aside
+        "up: doctor": (1, "make room: objects and logs are written there"),
+        "up: status": (0, "the disk of the state folder is full; make room"),
+        "up: restart": (1, room),
+        "pid": (0, ""),
+        "killed: status": (3, "it was killed"),
+        "killed: doctor": (1, "the disk is full: make room there; what is stored stays"),
+        "killed: up": (1, f"{room}, and replicas that run go on"),
+        "room": (0, "the cluster is up"),
+        "list": (0, "Running"),
+        "more": (0, ""),
+    }.items():
+        assert said[when][0] == code, (when, said[when])
+        assert words in said[when][1], (when, said[when])
+    assert "Traceback" not in done.stdout
+    assert "cannot write the output" not in done.stdout
+    assert "move" not in said["killed: doctor"][1]

@@ -130,8 +130,9 @@ def record(
         found = _environment(jobs[0], _known(target, context)) if target.socket else None
         if folder is not None:
             content = _record_content(context, source, commit, found, bodies, copied)
-            packages, files = found.packages if found else None, copied.files if copied else ()
-            submission_records.write(folder, content, packages, files)
+            recording = _written(recording, content, found, copied)
+            folder = recording.folder
+        if folder is not None:
             if before is not None:
                 before.hand_changes(folder)
             elif commit is not None:
@@ -154,6 +155,26 @@ def record(
     for job in jobs:
         known = {name: value for name, value in given.items() if value}
         job["metadata"]["annotations"] = {**_annotations_of(job), **known}
+    return recording
+
+
+def _written(
+    recording: Recording,
+    content: dict[str, Any],
+    found: Environment | None,
+    copied: Copied | None,
+) -> Recording:
+    """The recording with its record; jobs go without one where there is no room for it."""
+    assert recording.folder is not None
+    packages, files = found.packages if found else None, copied.files if copied else ()
+    try:
+        submission_records.write(recording.folder, content, packages, files)
+    except OSError as error:
+        if copied is None:
+            recording.discard()
+            return Recording(None)
+        text = f"--snapshot: the copy cannot be kept in {recording.folder}: {error.strerror}"
+        raise CommandError(text) from error
     return recording
 
 

@@ -30,6 +30,7 @@ def restart_cluster(
     """
     check_folder(paths.folder, owner=True)
     _check_formats(found)
+    paths.prepare()
     paths.check_formats()
     shape = _shape(found)
     with suppress(OSError):  # a folder that is gone: pods run where this command does

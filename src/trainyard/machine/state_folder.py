@@ -5,6 +5,7 @@ Imports nothing slow: every command looks here first.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -173,9 +174,11 @@ class Paths:
         except OSError as error:
             with suppress(OSError):
                 probe.unlink()
+            fix = "make it writable, or set TRAINYARD_STATE_DIR to another folder"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                fix = "make room there; what is stored stays, and replicas that run go on"
             raise StateError(
-                f"cannot write to the state folder {self.folder}: {error.strerror}; "
-                "make room or make it writable, or set TRAINYARD_STATE_DIR to another folder"
+                f"cannot write to the state folder {self.folder}: {error.strerror}; {fix}"
             ) from error
 
     def take_lock(self) -> None:

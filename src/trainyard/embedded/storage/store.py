@@ -17,6 +17,7 @@ from pathlib import Path
 from trainyard.embedded.storage.disk_reserve import RESERVED_BYTES, DiskReserve
 from trainyard.embedded.storage.row_writes import DiskFull, StorageError, StoreDamaged, Write
 from trainyard.embedded.storage.store_backup import backup_path, check, write_backup
+from trainyard.machine.state_folder import is_disk_full
 
 FORMAT = 1
 """Stored as SQLite's user_version; a newer number means a newer trainyard wrote the file."""
@@ -216,8 +217,8 @@ def _explained(path: Path, verb: str, error: sqlite3.Error) -> StorageError:
     text = str(error)
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         text = "another trainyard process is using it; stop that one (trainyard down) first"
-    elif code.startswith("SQLITE_FULL"):
-        text = "the disk is full; free some space"
+    elif code.startswith(("SQLITE_FULL", "SQLITE_IOERR")) and is_disk_full(path.parent):
+        text = "the disk is full: make room there; what is stored stays"
     elif code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         text = f"{text}; make the folder writable or set TRAINYARD_STATE_DIR to another one"
     return StorageError(f"cannot {verb} {path}: {text}")
