@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.plane import START_SECONDS
 from tests.cluster.yard import Object, Yard, pytorch_job, until
-from trainyard.kube.resources import CONFIG_MAPS
+from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 
 
 async def trainyard(yard: Yard, *arguments: str, code: int = 0) -> str:
@@ -81,8 +82,11 @@ async def _running(yard: Yard, replica: str) -> Object:
     return mine(await until(lambda: yard.pods("digits"), mine))[0]
 
 
-async def test_a_carried_script_goes_with_its_job(yard: Yard, tmp_path: Path) -> None:
-    """The cluster's own garbage collector takes the ConfigMap, and no more than that."""
+async def test_a_carried_script_goes_with_its_job(
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So does a variable of the shell. The cluster's own garbage collector takes the ConfigMap and
+    the Secret, and no more than that."""
     if not yard.plane.collects:
         pytest.skip("not judged: no garbage collector deletes the ConfigMap")
     script = tmp_path / "train.py"
@@ -90,7 +94,8 @@ async def test_a_carried_script_goes_with_its_job(yard: Yard, tmp_path: Path) ->
     other = {"metadata": {"name": "far-other"}, "data": {"train.py": "not of any job"}}
     await yard.client.create(CONFIG_MAPS, other, yard.namespace)
     async with yard.operator(), running_kubelet(yard.client, yard.namespace, lambda _: 0):
-        run = ("run", "--image", "python", "--name", "far", str(script))
+        monkeypatch.setenv("MY_WORD", "hunter2")
+        run = ("run", "--image", "python", "--name", "far", "--env", "MY_WORD", str(script))
         assert "far: Succeeded" in await trainyard(yard, *run)
         job = await yard.job("far")
         carried = await yard.client.get(CONFIG_MAPS, "far-script", yard.namespace)
@@ -100,10 +105,28 @@ async def test_a_carried_script_goes_with_its_job(yard: Yard, tmp_path: Path) ->
         (pod,) = await yard.pods("far")
         names = [each.get("configMap", {}).get("name") for each in pod["spec"]["volumes"]]
         assert "far-script" in names
+        secret = await yard.client.get(SECRETS, "far-env", yard.namespace)
+        assert secret["data"] == {"MY_WORD": base64.b64encode(b"hunter2").decode()}
+        assert secret["metadata"]["ownerReferences"] == [owner]
+        (variable,) = [v for v in _variables(pod) if v["name"] == "MY_WORD"]
+        reference = {"name": "far-env", "key": "MY_WORD"}
+        assert variable == {"name": "MY_WORD", "valueFrom": {"secretKeyRef": reference}}
+        assert "hunter2" not in json.dumps([job, pod])
         await trainyard(yard, "delete", "far")
         await yard.gone("far")
         await until(lambda: _config_maps(yard), lambda names: "far-script" not in names)
         assert "far-other" in await _config_maps(yard)
+        await until(lambda: _secrets(yard), lambda names: "far-env" not in names)
+
+
+def _variables(pod: Object) -> list[Object]:
+    found: list[Object] = pod["spec"]["containers"][0]["env"]
+    return found
+
+
+async def _secrets(yard: Yard) -> set[str]:
+    found, _ = await yard.client.list(SECRETS, yard.namespace)
+    return {each["metadata"]["name"] for each in found}
 
 
 async def _config_maps(yard: Yard) -> set[str]:

@@ -222,6 +222,38 @@ with trainyard.Client(kubeconfig=sys.argv[1]) as client:
         line.run("down")
 
 
+def test_a_variable_of_this_process_reaches_a_function_and_a_script(line: CommandLine) -> None:
+    """By a Secret, which goes with the job; one that is not set is refused at once."""
+    line.run("up")
+    line.environment["WORD"] = "hunter2"
+    (line.folder / "say.sh").write_text('echo "a script has $WORD"\nsleep 3600\n')
+    text = """
+import os
+import trainyard
+
+def tell():
+    return os.environ["WORD"]
+
+with trainyard.Client() as client:
+    print("a function has", client.run(tell, env={"WORD": None}))
+    try:
+        client.run(tell, env={"NOT_SET_ANYWHERE": None})
+    except trainyard.CommandError as error:
+        print(error)
+    manifest = trainyard.propose("say.sh", env={"WORD": None})
+    assert "hunter2" not in manifest
+    [job] = client.submit(manifest)
+    assert "hunter2" not in str(job.spec)
+"""
+    try:
+        output = script(line, text).communicate()[0]
+        assert "a function has hunter2\n" in output, output
+        assert "env: NOT_SET_ANYWHERE is not set in this process; give it a value" in output
+        until(lambda: "a script has hunter2" in line.run("logs", "say", code=None), "it says so")
+    finally:
+        line.run("down")
+
+
 _INTRUDER = """
 import base64, os, pickle, sys, zlib
 import trainyard

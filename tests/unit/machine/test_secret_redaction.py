@@ -44,6 +44,19 @@ _TOKENS = [
     "xoxb-123456789012-abcdefghij",
     "AKIAIOSFODNN7EXAMPLE",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcdefghijklmnop",
+    "sk-ant-api03-abcdefghijklmnop0123",
+    "sk-or-v1-abcdefghijklmnop0123",
+    "pypi-AgEIcHlwaS5vcmcCJDAx",
+    "ASIAIOSFODNN7EXAMPLE",
+    "AIzaSyAB-0123456789abcdefghijABCDEFGHIJ",
+    "ya29.a0AfH6SMBx0123456789abcdef",
+    *(
+        f"{prefix}_0123456789abcdefghij"
+        for prefix in (
+            *("gho", "ghs", "ghu", "ghr", "npm", "dckr_pat", "tskey", "ntn", "lin_api", "nvapi"),
+            *("shpat", "pul", "rk_live", "sk_live", "r8", "xai", "pplx", "lsv2_pt", "lsv2_sk"),
+        )
+    ),
 ]
 _VARIABLES = ["PGPASSWORD", "GITHUB_PAT", "COOKIE", "WANDB_API_KEY", "SSH_PRIVATE_KEY", "NPM_TOKEN"]
 _HARMLESS = """
