@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from tests.simulation.server import Obj
 from trainyard.schema.times import parse
 
-PARTS = ("queued", "starting", "training", "saving", "lost", "hung", "restarting", "paused")
+PARTS = (
+    "queued",
+    "starting",
+    "unknown",
+    "training",
+    "saving",
+    "lost",
+    "hung",
+    "restarting",
+    "paused",
+)
 ENDS = ("Succeeded", "Failed")
 WHOLE_SECOND = 1.0
 """A creationTimestamp has no fractions."""
@@ -25,7 +35,8 @@ def misaccounted(old: Obj, new: Obj, job: Obj, *, steady: bool) -> Iterator[str]
     total = sum(after.get(part, 0.0) for part in PARTS)
     # Training turns out to be lost, or not to have begun, or to have begun before, by its steps.
     is_new_work = old.get("internal", {}).get("work") != new["internal"].get("work")
-    may_fall = ("training", "starting", "restarting") if is_new_work else ("training",)
+    may_fall = ("training", "unknown", "starting", "restarting")
+    may_fall = may_fall if is_new_work else may_fall[:2]
     for part in PARTS:
         if after.get(part, 0.0) < before.get(part, 0.0) and part not in may_fall:
             yield f"goodput: {part} fell from {before[part]} to {after.get(part)}"
@@ -53,5 +64,5 @@ def _of_state(new: Obj, state: str | None) -> Iterator[str]:
         yield f"phase {phase}, time goes to {state}"
     if (state == "paused") != (phase == "Paused"):
         yield f"phase {phase}, time goes to {state}"
-    if (state in ("training", "hung")) != (running and phase not in ENDS):
+    if (state in ("training", "unknown", "hung")) != (running and phase not in ENDS):
         yield f"Running is {running}, time goes to {state}"

@@ -13,6 +13,7 @@ _WIDTH = 40
 _MARKS = {
     GoodputPart.QUEUED: ".",
     GoodputPart.STARTING: "s",
+    GoodputPart.UNKNOWN: "?",
     GoodputPart.TRAINING: "=",
     GoodputPart.SAVING: "c",
     GoodputPart.LOST: "x",
@@ -24,14 +25,20 @@ _MARKS = {
 
 
 def goodput_text(status: Mapping[str, Any], now: datetime) -> str:
-    """Return `85 % of 10m: 8m training, …` above a bar; "" when nothing is accounted for."""
+    """Return `85 % of 10m: 8m training, …` above a bar; "" when nothing is accounted for.
+
+    Without any step that a replica has told, the share is unknown.
+    """
     seconds = goodput_seconds(status, now)
     total = sum(seconds.values())
     if total <= 0:
         return ""
     parts = [f"{duration(value)} {part}" for part, value in seconds.items() if value >= 1]
     share = 100 * seconds.get(GoodputPart.TRAINING, 0.0) / total
-    line = f"{share:.0f} % of {duration(total)}: {', '.join(parts)}"
+    is_known = GoodputPart.TRAINING in seconds or GoodputPart.UNKNOWN not in seconds
+    line = f"{f'{share:.0f} %' if is_known else 'unknown'} of {duration(total)}"
+    line += f": {', '.join(parts)}" if parts else ""
+    line += "" if is_known else "; no step was told"
     has_restarted = seconds.get(GoodputPart.RESTARTING, 0.0) > 0
     if has_restarted and GoodputPart.LOST not in seconds:
         line += "; what was lost is unknown"

@@ -25,6 +25,15 @@ def test_a_restart_whose_loss_nobody_tells_is_marked() -> None:
     assert goodput_text(status, NOW).endswith(f"[{'=' * 25}{'x' * 5}{'r' * 10}]")
 
 
+def test_without_any_step_that_was_told_the_share_is_unknown() -> None:
+    """All ran, and may have imported or met for all that is known."""
+    text = goodput_text({"goodput": {"starting": 10.0, "unknown": 30.0}}, NOW)
+    assert text.startswith("unknown of 40s: 10s starting, 30s unknown; no step was told\n")
+    assert text.endswith(f"[{'s' * 10}{'?' * 30}]")
+    text = goodput_text({"goodput": {"unknown": 10.0, "training": 30.0}}, NOW)
+    assert text.startswith("75 % of 40s: 10s unknown, 30s training\n")
+
+
 def test_what_is_missing_or_odd_is_left_out() -> None:
     assert goodput_text({}, NOW) == ""
     assert (

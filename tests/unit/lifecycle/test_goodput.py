@@ -31,10 +31,10 @@ def test_each_second_goes_to_what_the_job_did_in_it() -> None:
     world = World(pytorch(workers=2)).settle()
     world.advance(5).run().settle().advance(100).exit("0", 3).settle()
     world.advance(20).settle().advance(3).run().settle().advance(50).exit("0", 0).settle()
-    assert spent(world) == {"starting": 5, "training": 150, "restarting": 23}
+    assert spent(world) == {"starting": 5, "unknown": 150, "restarting": 23}
     first, second = attempts(world)
-    assert first == {"number": 1, "starting": 5, "training": 100}
-    assert second == {"number": 2, "restarting": 23, "training": 50}
+    assert first == {"number": 1, "starting": 5, "unknown": 100}
+    assert second == {"number": 2, "restarting": 23, "unknown": 50}
     assert world.status is not None
     assert "state" not in world.status["goodput"]
 
@@ -56,14 +56,14 @@ def test_time_in_a_pause_and_in_want_of_a_node_is_told() -> None:
     world.settle().advance(60)
     world.job["spec"]["runMode"] = {"pause": {"enabled": False}}
     world.settle().advance(4).run().settle()
-    assert spent(world) == {"queued": 30, "training": 10, "paused": 60, "starting": 4}
+    assert spent(world) == {"queued": 30, "unknown": 10, "paused": 60, "starting": 4}
 
 
 def test_sums_outlive_the_attempts_that_are_told() -> None:
     world = World(pytorch(workers=1, run_policy={"backoffLimit": 99})).running()
     for _ in range(15):
         world.advance(10).exit("0", 137).settle().advance(400).settle().run().settle()
-    assert spent(world) == {"training": 150, "restarting": 6000}
+    assert spent(world) == {"unknown": 150, "restarting": 6000}
     assert [each["number"] for each in attempts(world)] == list(range(7, 17))
 
 
@@ -77,7 +77,7 @@ def test_a_clock_that_is_set_back_takes_nothing_away() -> None:
     world.exit("0", 137).settle().advance(-40).settle()
     world.advance(500).settle().run().settle().advance(10).exit("0", 0).settle()
     assert world.status is not None
-    assert spent(world)["training"] == 60
+    assert spent(world)["unknown"] == 60
     assert parse(world.status["goodput"]["asOf"]) == world.now
 
 
@@ -108,6 +108,21 @@ def test_what_is_done_again_was_lost() -> None:
     world.exit("0", 0).settle()
     assert spent(world) == {"starting": 15, "training": 130, "lost": 20, "restarting": 30}
     assert attempts(world)[0] == {"number": 1, "starting": 15, "training": 80, "lost": 20}
+
+
+def test_what_is_not_known_to_be_training_is_called_unknown() -> None:
+    """Imports and the rendezvous, until the first step; in each attempt anew."""
+    world = World(pytorch(workers=1)).settle().advance(5).run().settle().advance(10).settle()
+    assert world.status is not None
+    assert world.status["goodput"]["state"] == "unknown"
+    process = Process(world, 0).train(3, 3).tell()
+    assert spent(world) == {"starting": 15, "training": 3, "lost": 0}
+    assert world.status["goodput"]["state"] == "training"
+    again(world)
+    assert world.status["goodput"]["state"] == "unknown"
+    world.advance(30).exit("0", 3).settle().advance(400).settle()
+    assert spent(world)["unknown"] == 35, "an attempt without a step may have trained"
+    assert process.step == 3
 
 
 def test_without_checkpoints_it_is_told_by_the_steps_that_are_done_again() -> None:
@@ -267,7 +282,7 @@ def test_a_replica_that_restarts_alone_goes_on_from_its_own_checkpoint() -> None
 def test_an_end_that_is_learnt_of_late_ended_the_training_then() -> None:
     world = World(pytorch(workers=2)).running().advance(50)
     world.exit("0", 137).advance(8).settle().advance(10).settle().run().settle()
-    assert spent(world) == {"training": 50, "restarting": 18}
+    assert spent(world) == {"unknown": 50, "restarting": 18}
     assert attempts(world)[1] == {"number": 2, "restarting": 18}
 
 

@@ -252,9 +252,9 @@ def test_the_time_in_which_a_job_hung_is_told_as_that() -> None:
     world.settle()
     assert world.status is not None
     told = world.status["goodput"]
-    assert (told["hung"], told["training"]) == (360, 40)
+    assert (told["hung"], told["unknown"]) == (360, 40)
     [attempt] = told["attempts"]
-    assert (attempt["hung"], attempt["training"]) == (360, 40)
+    assert (attempt["hung"], attempt["unknown"]) == (360, 40)
 
 
 def test_so_is_that_of_a_job_which_starts_again_or_ends_for_it() -> None:
@@ -263,7 +263,7 @@ def test_so_is_that_of_a_job_which_starts_again_or_ends_for_it() -> None:
         world.advance(1).settle()
         assert world.status is not None
         told = world.status["goodput"]
-        assert (told["hung"], told["training"], told.get("state")) == (300, 0, state)
+        assert (told["hung"], told["unknown"], told.get("state")) == (300, 0, state)
         assert told["attempts"][0]["hung"] == 300
 
 

@@ -55,7 +55,10 @@ class ChaosResult:
 
     @property
     def share(self) -> float | None:
-        """Of all its time, what was spent on training that was not lost."""
+        """Of all its time, what was spent on training that was not lost; None where no step was
+        told."""
+        if "unknown" in self.goodput and "training" not in self.goodput:
+            return None
         total = sum(self.goodput.values())
         return self.goodput.get("training", 0.0) / total if total else None
 

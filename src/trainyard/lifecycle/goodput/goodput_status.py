@@ -35,6 +35,8 @@ _QUEUED = (
     ConditionReason.FLAVOR_UNKNOWN,
     ConditionReason.NO_GANG_SCHEDULER,
 )
+_IDLE = (GoodputPart.RESTARTING, GoodputPart.STARTING, GoodputPart.UNKNOWN)
+"""Of which it may turn out that a process did its first steps in it."""
 _DIGITS = 3
 
 
@@ -64,6 +66,8 @@ def account_time(context: ReconcileContext, status: StatusBuilder) -> PolicyResu
     new["goodput"] = goodput
     known = TrackedWork.decode(internal.features.get("work"))
     work = update_work(context.observed.reports.progress, known, internal.attempts)
+    if goodput.get("state") == GoodputPart.UNKNOWN and _trains(context, work or known):
+        goodput["state"] = GoodputPart.TRAINING.value
     if work is None:
         return NOTHING
     own = [each for each in goodput["attempts"] if each["number"] == work.attempt]
@@ -73,11 +77,19 @@ def account_time(context: ReconcileContext, status: StatusBuilder) -> PolicyResu
         earlier = (known.began - work.began).total_seconds()
     else:
         _correct_for_new_process(goodput, context, known, work)
-    for idle in (GoodputPart.RESTARTING, GoodputPart.STARTING) if earlier else ():
+    for idle in _IDLE if earlier else ():
         earlier -= _move_seconds(goodput, own, idle, GoodputPart.TRAINING, earlier)
     _move_seconds(goodput, own, GoodputPart.TRAINING, GoodputPart.SAVING, saved)
     new["internal"] = {**new["internal"], "work": work.encode()}
     return NOTHING
+
+
+def _trains(context: ReconcileContext, work: TrackedWork | None) -> bool:
+    """Whether the attempt that is under way has told a step."""
+    if work is None:
+        return False
+    number = context.internal.attempts[-1]["number"] if context.internal.attempts else None
+    return context.workload.scope is Scope.REPLICA or work.attempt == number
 
 
 def _is_hung(status: Mapping[str, Any]) -> bool:
@@ -85,9 +97,10 @@ def _is_hung(status: Mapping[str, Any]) -> bool:
 
 
 def _count_hang_as_hung(goodput: Obj, seconds: float) -> None:
-    """A hang is told only after it has lasted for a while, which was taken for training."""
-    trained = [each for each in goodput["attempts"] if each.get(GoodputPart.TRAINING.value)]
-    _move_seconds(goodput, trained[-1:], GoodputPart.TRAINING, GoodputPart.HUNG, seconds)
+    """A hang is told only after it has lasted for a while, which was counted as something else."""
+    for part in (GoodputPart.TRAINING, GoodputPart.UNKNOWN):
+        ran = [each for each in goodput["attempts"] if each.get(part.value)]
+        seconds -= _move_seconds(goodput, ran[-1:], part, GoodputPart.HUNG, seconds)
 
 
 def _correct_for_new_process(
@@ -102,6 +115,7 @@ def _correct_for_new_process(
     since = max((context.now - work.began).total_seconds(), 0.0)
     attempts = goodput["attempts"]
     own = [each for each in attempts if each["number"] == work.attempt]
+    _take_for_training(goodput, work.attempt if known is None else known.attempt)
     if known is None:
         _set_trained_seconds(goodput, own, GoodputPart.STARTING, since)
         return
@@ -119,6 +133,18 @@ def _correct_for_new_process(
         goodput, silent, GoodputPart.TRAINING, GoodputPart.RESTARTING, sum(map(_trained, silent))
     )
     _set_trained_seconds(goodput, own, GoodputPart.RESTARTING, since)
+
+
+def _take_for_training(goodput: Obj, since: int) -> None:
+    """All that ran from that attempt on, which is then told from what it has been."""
+    unknown = GoodputPart.UNKNOWN
+    for attempt in goodput["attempts"]:
+        if attempt["number"] >= since and unknown.value in attempt:
+            ran = attempt[unknown.value]
+            _move_seconds(goodput, [attempt], unknown, GoodputPart.TRAINING, ran)
+            del attempt[unknown.value]
+    if not goodput.get(unknown.value):
+        goodput.pop(unknown.value, None)
 
 
 def _set_trained_seconds(goodput: Obj, own: list[Obj], idle: GoodputPart, since: float) -> None:
@@ -166,7 +192,7 @@ def _add_elapsed_time(
     number = internal.attempts[-1]["number"] if internal.attempts else None
     is_new = bool(attempts) and number not in (None, attempts[-1]["number"])
     late = 0.0
-    if is_new and part == GoodputPart.TRAINING:
+    if is_new and part in (GoodputPart.TRAINING, GoodputPart.UNKNOWN):
         late = min(max(_since_end(internal, now), 0.0), seconds)
     sums = _add_seconds(known, part, seconds - late) if part else _known_parts(known)
     if part and attempts:
@@ -193,7 +219,8 @@ def _since_end(internal: InternalStatus, now: datetime) -> float:
 
 
 def _current_part(status: Mapping[str, Any], internal: InternalStatus) -> GoodputPart | None:
-    """What the job spends its time on from now on; None once it has ended."""
+    """What the job spends its time on from now on, for all that is known without its steps; None
+    once it has ended."""
     if internal.ended:
         return None
     if internal.paused:
@@ -202,7 +229,7 @@ def _current_part(status: Mapping[str, Any], internal: InternalStatus) -> Goodpu
     if internal.evicted or (running.get("status") != "True" and running.get("reason") in _QUEUED):
         return GoodputPart.QUEUED
     if running.get("status") == "True":
-        return GoodputPart.HUNG if _is_hung(status) else GoodputPart.TRAINING
+        return GoodputPart.HUNG if _is_hung(status) else GoodputPart.UNKNOWN
     before = internal.attempts[-2] if len(internal.attempts) > 1 else {}
     is_again = internal.ready_at or (before and before.get("reason") not in (PAUSED, EVICTED))
     return GoodputPart.RESTARTING if is_again else GoodputPart.STARTING

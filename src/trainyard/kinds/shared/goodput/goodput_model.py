@@ -18,10 +18,15 @@ class TimeSpent(OpenModel):
     starting: Seconds | None = Field(
         default=None, description="Seconds until all replicas ran, at first and after a pause."
     )
+    unknown: Seconds | None = Field(
+        default=None,
+        description="Seconds in which all replicas ran and none had told a step: whether they "
+        "trained, or imported and met still, is not known.",
+    )
     training: Seconds | None = Field(
         default=None,
-        description="Seconds in which all replicas ran, less those that were lost or in which they "
-        "saved; where steps are told, from the first one on.",
+        description="Seconds from the first step that a replica told on, less those that were lost "
+        "or in which they saved.",
     )
     saving: Seconds | None = Field(
         default=None,

@@ -13,6 +13,7 @@ class GoodputPart(StrEnum):
 
     QUEUED = "queued"
     STARTING = "starting"
+    UNKNOWN = "unknown"
     TRAINING = "training"
     SAVING = "saving"
     LOST = "lost"
