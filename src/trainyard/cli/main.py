@@ -60,6 +60,7 @@ _COMMANDS = {
 """Command to the module of `commands` that defines it as `command`, and its summary."""
 
 _OUTPUT_LOST = "cannot write the output: {}"
+_REPORTED = (TrainyardError, ModuleNotFoundError, OSError, UnicodeEncodeError, BaseExceptionGroup)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _LINUX_ONLY = ("up", "down", "restart", "doctor", "status", "kubeconfig")
@@ -162,7 +163,7 @@ def main() -> None:
         code = _run_command()
     except _PipeBroke:
         _exit_without_flushing(141)
-    except (TrainyardError, ModuleNotFoundError, OSError, BaseExceptionGroup) as error:
+    except _REPORTED as error:
         if _is_broken_pipe(error):
             _exit_without_flushing(141)
         from trainyard.composition.expected_errors import expected_error

@@ -19,6 +19,7 @@ def save(draft: Draft, file: str) -> None:
     """
     path = Path(file)
     text = draft.text(folder=str(path.absolute().parent), heading=heading(draft, file))
+    data = text.encode()  # before the file is touched
     try:
         if path.exists() and path.read_text(encoding="utf-8") != text:
             raise ScriptMistake(
@@ -26,11 +27,11 @@ def save(draft: Draft, file: str) -> None:
             )
         has_secret = _has_secret(draft)
         opened = os.open(path, os.O_CREAT | os.O_WRONLY, 0o600 if has_secret else 0o666)
-        with open(opened, "w", encoding="utf-8") as stream:
+        with open(opened, "wb") as stream:
             if has_secret and path.is_file():  # which may have been there before
                 os.fchmod(opened, 0o600)
             stream.truncate()
-            stream.write(text)
+            stream.write(data)
     except OSError as error:
         raise ScriptMistake(f"cannot write {file}: {(error.strerror or '').lower()}") from error
 

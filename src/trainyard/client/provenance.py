@@ -153,7 +153,8 @@ def record(
         given |= {labels.SNAPSHOT_OF: str(source), labels.WORKING_DIR: str(copied.folder)}
         context.note(f"code: a copy of {source} ({copied}), in {copied.folder}")
     for job in jobs:
-        known = {name: value for name, value in given.items() if value}
+        # They are told alone; names of files need not be UTF-8.
+        known = {n: value.encode(errors="replace").decode() for n, value in given.items() if value}
         job["metadata"]["annotations"] = {**_annotations_of(job), **known}
     return recording
 

@@ -66,7 +66,7 @@ class Record:
     def files(self) -> tuple[str, ...]:
         """The names of what was copied of the code, from its folder."""
         try:
-            return tuple((self.folder / _FILES).read_text().split("\0"))
+            return tuple(os.fsdecode((self.folder / _FILES).read_bytes()).split("\0"))
         except OSError:
             return ()
 
@@ -190,7 +190,7 @@ def write(
 ) -> None:
     """Write a record; raises OSError. ``files`` are those that were copied of the code."""
     if files:
-        (folder / _FILES).write_text("\0".join(files))
+        (folder / _FILES).write_bytes(os.fsencode("\0".join(files)))
     if packages is not None:
         (folder / "packages.txt").write_text("\n".join(packages) + "\n")
     draft = folder / f".record.{os.getpid()}"

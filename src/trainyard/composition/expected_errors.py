@@ -20,8 +20,16 @@ _REMEDIES = {
 in a folder that one may not enter."""
 
 
+_AROUND = 60
+"""Letters that are shown before and after what is no UTF-8, of the string in JSON that has it."""
+
+
 class FileSystemFault(TrainyardError):
     """A file cannot be used, whatever this program does with it."""
+
+
+class NotUtf8(TrainyardError):
+    """A name of a file, or another text of the system's, that no manifest can have."""
 
 
 class NotInTheImage(TrainyardError):
@@ -53,6 +61,12 @@ def expected_error(error: BaseException) -> TrainyardError | None:
 def _system_error(error: BaseException) -> TrainyardError | None:
     if isinstance(error, BaseExceptionGroup):
         return next(filter(None, map(_system_error, error.exceptions)), None)
+    if isinstance(error, UnicodeEncodeError) and error.encoding == "utf-8":
+        before = error.object[: error.start].rpartition('"')[2][-_AROUND:]
+        after = error.object[error.start :].partition('"')[0][:_AROUND]
+        return NotUtf8(
+            f"{before + after!r} is not UTF-8 text, as names and manifests have to be: rename it"
+        )
     if not isinstance(error, OSError):
         return None
     if error.errno in _REMEDIES and error.filename is not None:

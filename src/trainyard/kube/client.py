@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -379,9 +380,18 @@ class Client:
         body: Any = None,
         content_type: str = "application/json",
     ) -> Object:
-        data = b"" if body is None else orjson.dumps(body)
+        data = b"" if body is None else _encoded(body)
         response = await self.raw(Request(method, path, data, content_type), what)
         return decode_object(response.body, what)
+
+
+def _encoded(body: Any) -> bytes:
+    """As JSON; raises UnicodeEncodeError for names of files and the like that are no UTF-8."""
+    try:
+        return orjson.dumps(body)
+    except TypeError:
+        json.dumps(body, ensure_ascii=False).encode()
+        raise
 
 
 def _is_retriable(error: ApiError) -> bool:

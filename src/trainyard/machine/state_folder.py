@@ -77,11 +77,22 @@ def require_linux() -> None:
 
 def state_folder() -> Path:
     """`$TRAINYARD_STATE_DIR`, else `$XDG_STATE_HOME/trainyard`, else `~/.local/state/trainyard`."""
-    if chosen := os.environ.get("TRAINYARD_STATE_DIR"):
-        return Path(chosen).absolute()
+    chosen = os.environ.get("TRAINYARD_STATE_DIR")
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     try:
-        return Path(base).expanduser().absolute() / "trainyard"
+        folder = Path(chosen).absolute() if chosen else _expanded(base).absolute() / "trainyard"
+        str(folder).encode()
+    except UnicodeEncodeError as error:
+        raise StateError(
+            f"the state folder {error.object!r} has a name that is not UTF-8 text: set "
+            "TRAINYARD_STATE_DIR to another one"
+        ) from error
+    return folder
+
+
+def _expanded(base: str) -> Path:
+    try:
+        return Path(base).expanduser()
     except RuntimeError as error:
         raise StateError(
             f"there is no home folder of user {os.geteuid()} to keep a cluster in: set "
