@@ -103,6 +103,31 @@ _PATTERNS = (
         "rename the file that has the name of a package",
     ),
     _LogPattern(
+        r"operator (torch\w+)::\w+ does not exist|your PyTorch and (\w+) versions are incompatible"
+        r"|([A-Za-z]\w*)[^\s/:]*\.so\S*: undefined symbol: \w*(?:c10|torch|2at)",
+        "torch and {0} do not fit each other: that was built for another torch",
+        "install versions that belong together, in one command (pip install torch {0}); the script "
+        "is right",
+    ),
+    _LogPattern(
+        r"numpy\.\w+ size changed|compiled using NumPy 1\.x|_ARRAY_API not found"
+        r"|numpy\.core\.multiarray failed to import",
+        "a package was built for another NumPy than the one that is there",
+        "install that package anew, or the NumPy that it was built for (pip install 'numpy<2')",
+    ),
+    _LogPattern(
+        r"version [`']((?:GLIBC|GLIBCXX|CXXABI)_[\d.]+)' not found",
+        "a package was built for a newer system: {0} is not in what is there",
+        "install the package from a source or channel for this system, or use a newer image",
+    ),
+    _LogPattern(
+        r"`((?:pip3?|uv pip|conda|mamba) install [^`\n]+)`"
+        r"|\b((?:pip3?|uv pip|conda|mamba) install (?!(?:-U|--upgrade) pip\b)"
+        r"(?:-c [\w-]+ |--?[\w-]+ )*(?:'[^'\n]+'|\"[^\"\n]+\"|[\w.\[\],=<>~!-]*[\w\]]))",
+        "it wants a package, or a version of one, that is not there",
+        "run what its message says, for the Python that the replica runs: {0}",
+    ),
+    _LogPattern(
         r"cannot import name '([^']+)' from",
         "{0} is not in what it is imported from, as it is installed there",
         "install the version that has it, or correct the name; look too whether a file of the "

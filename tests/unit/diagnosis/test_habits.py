@@ -481,6 +481,84 @@ def test_last_words_without_an_exception_are_read(
     assert remedy in card.remedy
 
 
+ENVIRONMENTS = [
+    (
+        "RuntimeError: operator torchvision::nms does not exist",
+        "torch and torchvision do not fit each other",
+        "(pip install torch torchvision)",
+    ),
+    (
+        "OSError: /e/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZN3c1017RegisterOperators",
+        "torch and libtorchaudio do not fit",
+        "versions that belong together",
+    ),
+    (
+        (
+            "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: undefined symbol: "
+            "_ZNK3c105Error4whatEv"
+        ),
+        "torch and flash_attn_2_cuda do not fit",
+        "versions that belong together",
+    ),
+    (
+        "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96",
+        "built for another NumPy",
+        "pip install 'numpy<2'",
+    ),
+    (
+        (
+            "ImportError: /lib/x86_64/libc.so.6: version `GLIBC_2.32' not found (required "
+            "by /e/x.so)"
+        ),
+        "GLIBC_2.32 is not in what is there",
+        "newer image",
+    ),
+    (
+        (
+            "ModuleNotFoundError: Requirement 'jsonargparse[signatures]>=4.27.7' not met. HINT: "
+            "Try running `pip install -U 'jsonargparse[signatures]>=4.27.7'`"
+        ),
+        "wants a package",
+        ": pip install -U 'jsonargparse[signatures]>=4.27.7'",
+    ),
+    (
+        (
+            "ImportError: Using the `Trainer` with `PyTorch` requires `accelerate>=0.26.0`: Please "
+            "run `pip install transformers[torch]` or `pip install 'accelerate>=0.26.0'`"
+        ),
+        "wants a package",
+        ": pip install transformers[torch]",
+    ),
+    (
+        "ImportError: Please install tensorboard to use it: pip install tensorboard",
+        "wants a package",
+        ": pip install tensorboard",
+    ),
+    (
+        "RuntimeError: wandb is missing. Run pip install wandb to log, or set report_to",
+        "wants a package",
+        ": pip install wandb",
+    ),
+    (
+        "ImportError: use conda install -c conda-forge faiss, or build it",
+        "wants a package",
+        ": conda install -c conda-forge faiss",
+    ),
+]
+"""Of the environment, not of the line that raised them."""
+
+
+@pytest.mark.parametrize(("text", "cause", "remedy"), ENVIRONMENTS)
+def test_what_is_wrong_with_an_environment_is_not_blamed_on_the_script(
+    text: str, cause: str, remedy: str
+) -> None:
+    card = card_for(f"{HEAD}\n{TRAIN} 6, in <module>\n    import torchvision\n{text}")
+    assert cause in card.cause
+    assert remedy in card.remedy
+    assert "correct" not in card.remedy
+    assert card.remedy.endswith(remedy) or not remedy.startswith(":")
+
+
 @pytest.mark.parametrize(("text", "cause", "remedy"), EXCEPTIONS)
 def test_an_exception_that_newcomers_meet_has_a_remedy(text: str, cause: str, remedy: str) -> None:
     card = card_for(f"{HEAD}\n{TRAIN} 1, in <module>\n    work()\n{text}")
