@@ -37,6 +37,11 @@ CHECK_PATHS = (
     "check the path, `workingDir` and the volume mounts; --volume CLAIM=DIR is what fills a claim"
 )
 VOLUME_FULL = "a volume or the disk is full"
+COLLECTIVES_DIFFER = "the collectives of the ranks do not match"
+_SAME_COLLECTIVES = (
+    "have every rank call the same ones, in the same order and with the same shapes: look for an "
+    "`if rank == …` around one, and for a last batch that is smaller"
+)
 _PATTERNS = (
     _LogPattern(
         r"deserialize object on a CUDA device",
@@ -79,6 +84,17 @@ _PATTERNS = (
         "it waited in vain for all processes to join: some hang, or the world is larger than what "
         "was started",
         "leave world_size to the launcher's WORLD_SIZE, and look whether all ranks get that far",
+    ),
+    _LogPattern(
+        r"(?s)Rank (\d+) is running collective: .*?OpType=(\w+(?:, TensorShape=\[[\d, ]*\])?).*?"
+        r"Rank (\d+) is running collective: .*?OpType=(\w+(?:, TensorShape=\[[\d, ]*\])?)",
+        f"{COLLECTIVES_DIFFER}: rank {{0}} calls {{1}}, rank {{2}} {{3}}",
+        _SAME_COLLECTIVES,
+    ),
+    _LogPattern(
+        r"Received data size doesn't match expected size|distributed collective mismatch",
+        f"{COLLECTIVES_DIFFER}: it was sent more than it asked for",
+        f"{_SAME_COLLECTIVES}; --env TORCH_DISTRIBUTED_DEBUG=DETAIL tells both sizes and lines",
     ),
     _LogPattern(
         r"Watchdog caught collective|Timed out waiting \d+ms for (?:recv|send)",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 from trainyard.client.job_events import event_time
 from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
 from trainyard.diagnosis.first_failure import FailedReplica, Grade
-from trainyard.diagnosis.log_meanings import Reading
+from trainyard.diagnosis.log_meanings import COLLECTIVES_DIFFER, Reading
 from trainyard.diagnosis.situation import GIVEN_UP, Object, Situation
 from trainyard.evidence.launcher_reports import (
     count_lines,
@@ -33,6 +33,8 @@ _HOOK_CODE = re.compile(r"(?:ended|exited) with (\d+)")
 _HOOK_ADVICE = ("correct what lifecycle.postStart of the container runs",)
 _RAISE_LIMIT = "raise resources.limits.memory of the container, or "
 """No advice where nobody has set one."""
+_MOST_PLACES = 4
+"""Of other ranks that are named."""
 _PROBE_ADVICE = {
     "liveness": "raise failureThreshold, periodSeconds or timeoutSeconds of its livenessProbe",
     "startup": "give it more time: failureThreshold times periodSeconds of its startupProbe",
@@ -109,6 +111,9 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         exit_meanings.explain_exit(code, reason, output, suspect.raised),
         (),
     )
+    if reading.what.startswith(COLLECTIVES_DIFFER):
+        others = [each for each in everyone if each.pod != name and each.raised is not None]
+        reading = _with_places_of(others, situation, reading)
     reading = full_volumes.name_full_volume(situation, name, reading, suspect.raised)
     if is_hidden and reading.is_guess:
         reading = Reading(_HIDDEN.format(namespace=situation.job.namespace), _ASK)
@@ -145,6 +150,18 @@ def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
         repeated=int(failure.get("repeated") or 0),
         same_failures=_count_same_failures(suspect, everyone, raised),
     )
+
+
+def _with_places_of(
+    others: Sequence[FailedReplica], situation: Situation, reading: Reading
+) -> Reading:
+    """With the lines in which the others were, of which none need be the wrong one."""
+    places = {
+        f"{situation.replica(each.pod)} was in {each.raised.place.where}"
+        for each in others
+        if each.raised is not None and each.raised.place is not None
+    }
+    return replace(reading, what="; ".join([reading.what, *sorted(places)[:_MOST_PLACES]]))
 
 
 def _limits_memory(part: Any) -> bool:

@@ -493,3 +493,67 @@ def test_what_is_full_is_named(log: str, cause: str, is_gone: bool) -> None:
     assert card is not None
     assert card.cause.startswith(cause)
     assert "make room" in card.remedy
+
+
+GLOO_MISMATCH = [
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'",
+    (
+        "  what():  [enforce fail at /p/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= "
+        "op.nbytes. 8 vs 4. Received data size doesn't match expected size. Is there a distributed "
+        "collective mismatch in your code?"
+    ),
+]
+GLOO_PEER = [
+    "[rank0]: Traceback (most recent call last):",
+    '[rank0]:   File "/w/train.py", line 8, in <module>',
+    "[rank0]:     dist.all_reduce(t)",
+    '[rank0]:   File "/e/site-packages/torch/distributed/c10d.py", line 3252, in all_reduce',
+    "[rank0]:     work.wait()",
+    (
+        "[rank0]: RuntimeError: [/p/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:45706: "
+        "Connection reset by peer. This is typically caused by a remote worker hanging or bugs"
+    ),
+]
+DETAIL = [
+    "[rank1]: Traceback (most recent call last):",
+    '[rank1]:   File "/w/train.py", line 11, in <module>',
+    "[rank1]:     dist.all_reduce(t)",
+    (
+        "[rank1]: RuntimeError: Detected mismatch between collectives on ranks. Rank 1 is running "
+        "collective: CollectiveFingerPrint(SequenceNumber=2, OpType=ALLREDUCE, TensorShape=[3], "
+        "TensorDtypes=Float), but Rank 0 is running collective: CollectiveFingerPrint("
+        "SequenceNumber=2, OpType=ALLREDUCE, TensorShape=[7], TensorDtypes=Float)."
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "cause", "remedy"),
+    [
+        (
+            GLOO_MISMATCH,
+            134,
+            "it was sent more than it asked for; worker-0 was in train.py:8",
+            "DETAIL",
+        ),
+        (
+            DETAIL,
+            1,
+            (
+                "rank 1 calls ALLREDUCE, TensorShape=[3], rank 0 ALLREDUCE, TensorShape=[7]; "
+                "worker-0 was in train.py:8"
+            ),
+            "the same shapes",
+        ),
+    ],
+    ids=["gloo", "detail"],
+)
+def test_a_mismatched_collective_is_not_one_ranks_crash(
+    lines: list[str], code: int, cause: str, remedy: str
+) -> None:
+    logs = {"worker-0": Tail(GLOO_PEER), "worker-1": Tail(lines)}
+    card = failure_card_of(failed("worker-1", {"worker-0": 1, "worker-1": code}, logs))
+    assert card is not None
+    assert card.cause == f"the collectives of the ranks do not match: {cause}"
+    assert remedy in card.remedy
+    assert card.remedy.startswith("have every rank call the same ones")
