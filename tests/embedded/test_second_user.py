@@ -133,6 +133,7 @@ def test_a_variable_of_the_shell_is_in_a_secret_of_its_job(machine: Machine) -> 
     assert 'User "bob" cannot get resource "secrets"' in _secret(machine.bob, "nap")
     assert "Forbidden" in _kubectl(machine.bob, "get", "secrets", "-A")
     written = [path for path in machine.alice.folder.rglob("*") if path.is_file()]
+    assert any(path.name == "record.json" for path in written)
     assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
 
 
@@ -145,6 +146,8 @@ def test_a_repetition_has_the_variable_from_the_secret(machine: Machine) -> None
         alice.run("delete", "again", "--wait")
         until(lambda: "NotFound" in _secret(alice, "again"), "the Secret goes with the job")
         assert "data" in json.loads(_secret(alice, "nap"))
+        refused = alice.run("rerun", "again", "--name", "third", code=1)
+        assert "error: set HER_TOKEN in this shell: Secret third-env takes its" in refused
     finally:
         alice.environment["HER_TOKEN"] = token
 
@@ -261,4 +264,6 @@ def test_explain_says_who_may_know_why_it_failed(machine: Machine) -> None:
 
 
 def test_what_is_recorded_is_ones_own(machine: Machine) -> None:
+    """Among one's own files, where the cluster is somebody else's."""
+    assert "hers" in machine.alice.run("history")
     assert "hers" not in machine.bob.run("history")

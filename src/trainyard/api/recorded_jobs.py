@@ -29,7 +29,7 @@ from trainyard.client.provenance_lookup import past_of, pasts, record_of
 from trainyard.client.rerun_manifest import differences_now, new_name, objects_of
 from trainyard.client.rerun_manifest import parse_path as parse_path
 from trainyard.client.submission import StandIns, submit
-from trainyard.machine.state_folder import state_folder
+from trainyard.machine.state_folder import records_folder
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
@@ -155,7 +155,7 @@ class Repeating(Connection):
     async def _state(self) -> Path:
         """The folder with the records."""
         target = None if self._own else await self.present()
-        return (state_of(target) if target else None) or state_folder()
+        return (state_of(target) if target else None) or records_folder()
 
 
 def _is_same(found: Job, wanted: Job | Past) -> bool:
@@ -170,4 +170,4 @@ def history(name: str = "", *, namespace: str = "", limit: int = 20) -> list[Pas
 
     How they ended is known of those that `run` or `delete` saw the end of. Asks no cluster.
     """
-    return list(itertools.islice(pasts(state_folder(), name, namespace), limit))
+    return list(itertools.islice(pasts(records_folder(), name, namespace), limit))

@@ -34,7 +34,7 @@ from trainyard.machine.secret_redaction import (
     redact_value,
     redact_words,
 )
-from trainyard.machine.state_folder import StateError, find_cluster, state_folder
+from trainyard.machine.state_folder import StateError, find_cluster, records_folder
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import render
 
@@ -97,7 +97,7 @@ def state_of(target: ClusterTarget) -> Path | None:
     if target.folder is not None and not target.is_guest:
         return target.folder
     with suppress(StateError):
-        return state_folder()
+        return records_folder()
     return None
 
 

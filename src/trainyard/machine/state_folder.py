@@ -78,9 +78,8 @@ def require_linux() -> None:
 def state_folder() -> Path:
     """`$TRAINYARD_STATE_DIR`, else `$XDG_STATE_HOME/trainyard`, else `~/.local/state/trainyard`."""
     chosen = os.environ.get("TRAINYARD_STATE_DIR")
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    folder = Path(chosen).absolute() if chosen else own_folder()
     try:
-        folder = Path(chosen).absolute() if chosen else _expanded(base).absolute() / "trainyard"
         str(folder).encode()
     except UnicodeEncodeError as error:
         raise StateError(
@@ -88,6 +87,13 @@ def state_folder() -> Path:
             "TRAINYARD_STATE_DIR to another one"
         ) from error
     return folder
+
+
+def own_folder() -> Path:
+    """`$XDG_STATE_HOME/trainyard`, else `~/.local/state/trainyard`: this user's own files, where
+    the cluster is somebody else's."""
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return _expanded(base).absolute() / "trainyard"
 
 
 def _expanded(base: str) -> Path:
@@ -98,6 +104,14 @@ def _expanded(base: str) -> Path:
             f"there is no home folder of user {os.geteuid()} to keep a cluster in: set "
             "TRAINYARD_STATE_DIR to a folder of your own"
         ) from error
+
+
+def records_folder() -> Path:
+    """The folder with what this user has submitted: the state folder, or their own where that is
+    somebody else's."""
+    folder = state_folder()
+    is_closed = os.path.lexists(folder) and not os.access(folder, os.W_OK)
+    return own_folder() if is_closed else folder
 
 
 class _File:

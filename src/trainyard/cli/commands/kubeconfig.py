@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from trainyard.machine.state_folder import Paths, StateError, find_cluster, state_folder
+from trainyard.machine.state_folder import (
+    Paths,
+    StateError,
+    find_cluster,
+    own_folder,
+    state_folder,
+)
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.object_names import fnv1a64
 
@@ -48,7 +54,7 @@ def command(renew: bool, user: str | None) -> None:
 
 def _own_kubeconfig(paths: Paths) -> Path:
     """Where a user keeps the kubeconfig for a cluster of somebody else: among their own files."""
-    own = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "trainyard"
+    own = own_folder()
     try:
         own.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
