@@ -88,7 +88,7 @@ def filled(template: str) -> str:
     about = AGAIN if "--previous" in template else JOBS.get(verb, FAILED)
 
     def value(found: re.Match[str]) -> str:
-        if found[1].endswith("job.name"):
+        if found[1].endswith("job.name") or found[1] == "about":
             return about
         return "large" if "queue create" in template else VALUES[found[1]]
 
@@ -129,6 +129,19 @@ def test_a_command_that_a_text_advises_works(command: str, yard: CommandLine) ->
         if words[0] == "run":
             words.append("--replace")
     yard.run(*words)
+
+
+def test_commands_about_a_job_of_another_namespace_reach_it(yard: CommandLine) -> None:
+    """As they are printed, in the card and in advice."""
+    manifest = yard.manifest("elsewhere.yaml", job("elsewhere", "echo no; exit 3"))
+    printed = yard.run("run", "--keep", "-n", "team", "-f", manifest, code=1)
+    printed += yard.run("wait", "elsewhere", "-n", "team", code=1)
+    printed += yard.run("explain", "elsewhere", "-n", "team")
+    commands = re.findall(r"^  \$ (trainyard .+)$|`(trainyard [^`]+)`", printed, re.MULTILINE)
+    found = {first or second for first, second in commands}
+    assert found, printed
+    for command in found:
+        assert "no" in yard.run(*shlex.split(command)[1:])
 
 
 HANG = """\

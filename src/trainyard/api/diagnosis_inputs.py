@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from trainyard import diagnosis
+from trainyard.client.cluster_target import ClusterTarget
 from trainyard.client.job_events import events_of
 from trainyard.client.job_lookup import pods_of
 from trainyard.client.job_view import Job
@@ -58,19 +60,45 @@ class Explanation:
         return diagnosis.warnings(self.situation, self.causes)
 
 
-async def explanation_of(client: Client, job: Job, folder: Path | None) -> Explanation:
-    """Why the job is where it is; `folder` as above."""
-    situation = await situation_of(client, job, folder)
-    return Explanation(situation, diagnosis.causes(situation), failure_card_of(situation))
+async def explanation_of(target: ClusterTarget, job: Job) -> Explanation:
+    """Why the job is where it is."""
+    situation = await situation_of(target.client, job, target.folder)
+    options = target.options(job.namespace)
+    causes = [
+        Cause(
+            cause.what,
+            tuple(_reaching(text, job, options) for text in cause.evidence),
+            tuple(_reaching(text, job, options) for text in cause.advice),
+        )
+        for cause in diagnosis.causes(situation)
+    ]
+    return Explanation(situation, causes, _card(situation, options))
 
 
-async def failure_card(client: Client, job: Job, folder: Path | None) -> FailureCard | None:
-    """The card of a job that has failed, None of any other; `folder` as above."""
-    return failure_card_of(await situation_of(client, job, folder))
-
-
-async def known_card(client: Client, job: Job, folder: Path | None) -> FailureCard | None:
-    """The same; None also where the cluster is not there any more to tell."""
+async def known_card(target: ClusterTarget, job: Job) -> FailureCard | None:
+    """The card of a job that has failed; None of any other, and where the cluster is not there any
+    more to tell."""
     with contextlib.suppress(TrainyardError):
-        return await failure_card(client, job, folder)
+        situation = await situation_of(target.client, job, target.folder)
+        return _card(situation, target.options(job.namespace))
     return None
+
+
+def _card(situation: Situation, options: str) -> FailureCard | None:
+    card = failure_card_of(situation)
+    if card is None:
+        return None
+    return replace(
+        card,
+        cause=_reaching(card.cause, situation.job, options),
+        remedy=_reaching(card.remedy, situation.job, options),
+        command=f"{card.command} {options}".rstrip(),
+    )
+
+
+def _reaching(text: str, job: Job, options: str) -> str:
+    """A text whose commands about a job, or a pod of it, have the options that reach it."""
+    if not options:
+        return text
+    about = rf"trainyard [a-z]+ {re.escape(job.name)}|kubectl delete pod {re.escape(job.base)}-"
+    return re.sub(rf"`((?:{about})[^`]*)`", lambda found: f"`{found[1]} {options}`", text)

@@ -96,7 +96,7 @@ class Run:
         """Who is to blame that one has failed; None where the cluster cannot tell any more."""
         from trainyard.api.diagnosis_inputs import known_card
 
-        return await known_card(self.target.client, job, self.target.folder)
+        return await known_card(self.target, job)
 
     async def kept_stacks(self, job: Job) -> str:
         """The stacks of its ranks when it hung last; "" if it never did."""

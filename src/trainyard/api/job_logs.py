@@ -179,7 +179,7 @@ async def _present(
     pods = [pod for pod in pods if pod.containers]
     kept = _kept_beside(target.folder, job, pods, request)
     if not pods and not kept:
-        _fail_without_logs(job, request)
+        _fail_without_logs(job, request, target.options(job.namespace))
     for pod in pods:
         replica, container = job.replica_of(pod.name), shown_container(job, pod, request)
         if not request.container and container == pod.failed_init_container:
@@ -219,13 +219,14 @@ def _kept_beside(
     }
 
 
-def _fail_without_logs(job: Job, request: LogRequest) -> NoReturn:
+def _fail_without_logs(job: Job, request: LogRequest, options: str) -> NoReturn:
     if job.replica_status(replica := job.replica_of(request.replica)):
         whose, why = f"replica {replica} of {job}", f"it {job.fate_of(replica)}"
     else:
         whose, why = str(job), f"it has no pods that have started ({job.phase})"
+    about = f"{job.name} {options}".rstrip()
     raise CommandError(
-        f"there are no logs of {whose}: {why}; `trainyard explain {job.name}` tells more"
+        f"there are no logs of {whose}: {why}; `trainyard explain {about}` tells more"
     )
 
 

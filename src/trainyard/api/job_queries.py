@@ -137,15 +137,13 @@ class Asking(Connection):
         gravest first; of a job that has failed a `card` that says who is to blame."""
         from trainyard.api.diagnosis_inputs import explanation_of
 
-        target = await self.target()
-        return await explanation_of(target.client, await self.found(job), target.folder)
+        return await explanation_of(await self.target(), await self.found(job))
 
     async def failure(self, text: str, job: Job) -> JobFailed:
         """What is raised of a job that has failed, with its card if that is still to be had."""
         from trainyard.api.diagnosis_inputs import known_card
 
-        target = await self.target()
-        return JobFailed(text, job, await known_card(target.client, job, target.folder))
+        return JobFailed(text, job, await known_card(await self.target(), job))
 
     async def outcome(
         self, job: JobName, goal: Goal, *, timeout: float | None = None

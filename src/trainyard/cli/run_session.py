@@ -281,7 +281,7 @@ class _RunSession:
         self, run: Run, job: Job, card: FailureCard, seconds: float
     ) -> FailureCard:
         """Add to the card what is known here: the duration, and the command to go on with."""
-        command = f"{card.command} {self.options}" if self.options else card.command
+        command = card.command
         if not self.keeps:  # nobody is left who could be asked
             command = await self._file_command(run, job, card)
         _, comma, restarts = card.outcome.partition(", ")

@@ -6,6 +6,7 @@ machine ever reaches a shared cluster by accident.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Self
 
@@ -39,6 +40,14 @@ class ClusterTarget:
     """The embedded cluster is somebody else's, who lets this user in."""
     kubeconfig: str | None = None
     context: str | None = None
+
+    def options(self, namespace: str) -> str:
+        """What a command needs to reach a namespace of it; "" where it does by itself."""
+        is_usual = self.socket and not self.is_guest and namespace == "default"
+        words = [] if is_usual else ["-n", namespace]
+        words += ["--kubeconfig", self.kubeconfig] if self.kubeconfig is not None else []
+        words += ["--context", self.context] if self.context is not None else []
+        return shlex.join(words)
 
     async def __aenter__(self) -> Self:
         return self

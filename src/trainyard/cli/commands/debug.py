@@ -84,9 +84,10 @@ async def _finish(client: AsyncClient, job: Job, *, deletes: bool) -> None:
         await client.delete(job)
         click.echo(f"{job} deleted", err=True)
         return
+    about = f"{job.name} {(await client.target()).options(job.namespace)}".rstrip()
     click.echo(
-        f"{job} stays in debug mode: `trainyard exec {job.name}` enters it, "
-        f"`trainyard delete {job.name}` ends it",
+        f"{job} stays in debug mode: `trainyard exec {about}` enters it, "
+        f"`trainyard delete {about}` ends it",
         err=True,
     )
 
