@@ -71,6 +71,65 @@ def test_a_rank_runs_what_deepspeed_would_have(arguments: list[str], expected: l
     assert rank_wrapper.command(arguments) == expected
 
 
+def test_a_folder_and_a_path_that_no_shell_takes_come_with_the_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd, run = tmp_path / "it's a $HOME\n", tmp_path / "run"
+    for folder in (odd, run, tmp_path / "bin"):
+        folder.mkdir()
+    for name in ("deepspeed", "pdsh"):
+        (tmp_path / "bin" / name).write_text(f"#!{sys.executable}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin")
+    monkeypatch.setenv("PYTHONPATH", "/lib/a b:/lib")
+    monkeypatch.chdir(odd)
+    launch = launcher_programs.program(spec(), run)  # type: ignore[arg-type]
+    argv, _ = launch.command(["a", "b"])
+    assert launch.folder() == "/"
+    words = argv[argv.index(str(FOLDER / "rank.py")) + 1 :]
+    assert all(launcher_programs.PLAIN.match(word) for word in words)
+    monkeypatch.chdir("/")
+    assert rank_wrapper.command(words) == [sys.executable, "-u", "t.py"]
+    assert Path.cwd() == odd
+    assert os.environ["PYTHONPATH"] == f"{odd}:/lib/a b:/lib"
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "what"),
+    [
+        ("deepspeed", {"autotune": "tune"}, "working folder"),
+        ("colossalai", {"program": ["t.py"], "processes": 1}, "working folder"),
+    ],
+)
+def test_what_a_launcher_hands_to_a_shell_is_refused_before_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, change: dict[str, Any], what: str
+) -> None:
+    odd = tmp_path / "a b"
+    odd.mkdir()
+    for name in ("deepspeed", "pdsh", "colossalai"):
+        (tmp_path / name).write_text(f"#!{sys.executable}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(odd)
+    given = spec()
+    given["launch"] |= {"kind": kind, **change}
+    with pytest.raises(launcher_programs.MissingProgram, match=f"hands the {what} '{odd}' to a"):
+        launcher_programs.program(given, tmp_path).command(["a"])  # type: ignore[arg-type]
+
+
+def test_a_python_that_a_shell_would_change_is_refused_before_a_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = tmp_path / "a b"
+    odd.mkdir()
+    (odd / "python").symlink_to(sys.executable)
+    (tmp_path / "deepspeed").write_text(f"#!{odd}/python\n")
+    (tmp_path / "deepspeed").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(launcher_programs.MissingProgram, match="hands the Python"):
+        launcher_programs.program(spec(), tmp_path).command(["a"])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("script", "code"),
     [

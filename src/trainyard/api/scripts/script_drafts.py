@@ -224,6 +224,7 @@ class Draft:
             form=self.found.form,
             target=self.found.target,
             arguments=self.arguments,
+            folder="" if self.on_cluster else os.getcwd(),
             launcher=self.launcher,
             replicas=replicas,
             processes=processes,

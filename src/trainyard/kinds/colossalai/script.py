@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from trainyard.kinds.shared.run_policy import WORKER
-from trainyard.kinds.shared.script import Script, ScriptError, scheduler, template
+from trainyard.kinds.shared.script import SAFE_IN_SHELL, Script, ScriptError, scheduler, template
 
 
 def spec(script: Script) -> dict[str, Any]:
@@ -14,11 +14,12 @@ def spec(script: Script) -> dict[str, Any]:
     script.refuse_unless_python()
     script.refuse_elastic()
     script.refuse_timeout()
-    if shlex.quote(script.target) != script.target:
-        raise ScriptError(
-            f"`colossalai run` cannot start {script.target!r}, whose name a shell would change: "
-            "rename it"
-        )
+    for what, path in (("script", script.target), ("folder", script.folder)):
+        if not SAFE_IN_SHELL.fullmatch(path):
+            raise ScriptError(
+                f"`colossalai run` hands the {what} {path!r} to a shell, which would change it: "
+                "rename it, or use another --launcher"
+            )
     # They pass through the workers' shell (decision 17).
     arguments = [shlex.quote(argument) for argument in script.arguments]
     prefix = ["-m"] if script.form == "module" else []

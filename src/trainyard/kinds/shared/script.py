@@ -6,6 +6,7 @@ a job, and names its launchers in its row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,10 @@ from trainyard.schema.errors import TrainyardError
 GPU = "nvidia.com/gpu"
 HIDING_RANKS = ["env", "-u", "RANK", "-u", "WORLD_SIZE", "TRAINYARD_RANK=0"]
 """Before a command: it runs as one that nobody gave a rank, which our own programs find."""
+
+
+SAFE_IN_SHELL = re.compile(r"[\w@%+=:,./-]*")
+"""What no shell changes, in any language's letters."""
 
 
 class ScriptError(TrainyardError):
@@ -47,6 +52,8 @@ class Script:
     target: str
     """The script's path, the module's name, or the program."""
     arguments: Sequence[str] = ()
+    folder: str = ""
+    """Where replicas start; "" where that is the image's affair."""
     launcher: str
     replicas: int = 1
     processes: int = 1

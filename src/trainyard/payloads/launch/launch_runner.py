@@ -212,7 +212,8 @@ class LaunchRunner:
         self.leaving = False
         log_line(f"launching on {', '.join(self.members)}: {' '.join(argv)}")
         try:
-            process = subprocess.Popen(argv, env=environment, start_new_session=True)
+            folder = self.program.folder()
+            process = subprocess.Popen(argv, env=environment, cwd=folder, start_new_session=True)
         except OSError as error:
             raise MissingProgram(argv[0], error.strerror or "cannot be run") from error
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # types are not shipped to pods
 ENCODED = "encoded-argument:"
 PLAIN = re.compile(r"[\w@+=:,./-]+\Z", re.ASCII)
 """What neither pdsh, nor a shell, nor deepspeed's env file changes."""
+UNCHANGED = re.compile(r"[\w@+=:,./-]+\Z")
+"""What a shell does not change, in any language's letters."""
 EXPORTED = re.compile(r"(MLFLOW|PYTHON|MV2|UCX|NCCL|LD_LIBRARY|PATH)")
 """deepspeed exports variables that begin so to all workers, hardly quoted."""
 
@@ -39,6 +41,14 @@ class MissingProgram(Exception):
 
     def __init__(self, name: str, hint: str) -> None:
         super().__init__(f"{name} not found: {hint}")
+
+
+class ChangedByShell(MissingProgram):
+    """A path that a launcher hands to a shell, which would change it."""
+
+    def __init__(self, what: str, path: str, launcher: str) -> None:
+        text = f"{launcher} hands the {what} {path!r} to a shell, which would change it: "
+        Exception.__init__(self, f"{text}call it by letters, digits and -._ alone")
 
 
 def require(name: str, hint: str) -> str:
@@ -79,6 +89,15 @@ class Program:
     def preflight_request(self) -> PreflightRequest | None:
         """What every replica must have; None where that is not known."""
         return None
+
+    def folder(self) -> str:
+        """Where the launcher is started; the working folder, unless that harms it."""
+        return os.getcwd()
+
+    def check_path(self, what: str, path: str) -> None:
+        """Raise ChangedByShell for a path that does not come through a shell as it is."""
+        if not UNCHANGED.match(path):
+            raise ChangedByShell(what, path, self.name)
 
     def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
         """Arguments and environment of the launch for these replicas."""
@@ -128,6 +147,10 @@ class DeepSpeed(Program):
         script = program[0] if form == "python" else ""
         return {"folder": os.getcwd(), "program": interpreter(deepspeed), "script": script}
 
+    def folder(self) -> str:
+        """deepspeed has a shell go to its own folder: `rank.py` goes to the right one instead."""
+        return os.getcwd() if PLAIN.match(os.getcwd()) else "/"
+
     def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
         """As every program's, plus the environment file."""
         argv, environment = super().command(members)
@@ -159,6 +182,11 @@ class DeepSpeed(Program):
         """The ``deepspeed`` line."""
         launch = self.line
         deepspeed = require("deepspeed", "install deepspeed in the image")
+        rank = str(Path(__file__).parent / "rank.py")
+        self.check_path("program", rank)
+        self.check_path("Python", interpreter(deepspeed))
+        if launch.get("autotune"):  # its experiments are kept in the folder
+            self.check_path("working folder", os.getcwd())
         active = selected_hosts(members, launch.get("slots", 1), launch.get("otherArgs", []))
         master = address(self.spec["places"], active[0])
         options = ["--hostfile", str(self.hostfile(members)), "--master_addr", master]
@@ -176,8 +204,11 @@ class DeepSpeed(Program):
                 "tabulate", deepspeed, "pip install 'deepspeed[autotuning]' in the image"
             )
             options += ["--autotuning", launch["autotune"]]
-        rank = str(Path(__file__).parent / "rank.py")
-        program = [launch["form"], *(encode(argument) for argument in launch["program"])]
+        program = [launch["form"], *launch["program"]]
+        places = [os.getcwd(), os.environ.get("PYTHONPATH", "")]
+        if not all(PLAIN.match(place or "-") for place in places):
+            program = ["in", *places, *program]
+        program = [encode(word) for word in program]
         return [deepspeed, *options, *launch.get("otherArgs", []), rank, *program]
 
 
@@ -221,6 +252,7 @@ class ColossalAI(Program):
     def arguments(self, members: list[str]) -> list[str]:
         """The ``colossalai run`` line behind its bootstrap."""
         launch = cast("ColossalAILaunch", self.spec["launch"])
+        self.check_path("working folder", os.getcwd())
         script = require("colossalai", "install colossalai in the launcher's image")
         master = self.address_of(members[0])
         options = ["--nproc_per_node", str(launch["processes"]), "--master_addr", master]

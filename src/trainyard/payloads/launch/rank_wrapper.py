@@ -37,9 +37,17 @@ def decode(argument: str) -> str:
 
 
 def command(arguments: list[str]) -> list[str]:
-    """``[--local_rank=N] form program args…`` as the command of the rank."""
+    """``[--local_rank=N] [in folder path] form program args…`` as the rank's command.
+
+    Goes to the folder, with the path as PYTHONPATH: through a shell they would not have come.
+    """
     local_rank = [argument for argument in arguments[:1] if argument.startswith("--local_rank=")]
     form, program, *rest = (decode(argument) for argument in arguments[len(local_rank) :])
+    if form == "in":
+        os.chdir(program)
+        path, form, *rest = rest
+        os.environ["PYTHONPATH"] = ":".join(filter(None, (program, path)))  # as deepspeed has it
+        program, *rest = rest
     head = {
         "python": [sys.executable, "-u", program],
         "module": [sys.executable, "-u", "-m", program],

@@ -18,6 +18,7 @@ from trainyard.embedded.node.containers.container_environment import (
     host_name,
     image_environment,
 )
+from trainyard.embedded.node.containers.environment_access import environment_binds
 from trainyard.embedded.node.node_settings import NodeSettings
 from trainyard.embedded.node.volumes import host_folders
 from trainyard.embedded.node.volumes.host_folders import path_component
@@ -96,6 +97,8 @@ def program_and_root(
         return _without_mounts(program, container, binds, internal, context.warn), None
     cwd = program.cwd
     own = _own_binds(volumes, container, place, home=home, cwd=cwd)
+    if place.isolation == "root":
+        own += environment_binds(program, context.folder, context.warn)
     _warn_of_made_folders(own, volumes=binds, cwd=cwd, warn=context.warn)
     root = Root(
         binds=tuple(_merge_binds(own, binds)),
