@@ -572,7 +572,6 @@ async def test_a_program_that_the_user_may_not_get_to_names_the_folder_in_the_wa
     container = {"command": [str(closed / "python")], "securityContext": security}
     for name, more in {
         "absolute": {},
-        "by-path": {"command": ["python"], "env": [{"name": "PATH", "value": str(closed)}]},
         "by-script": {"command": [str(script)]},
         "folder": {"command": ["true"], "workingDir": str(closed)},
     }.items():

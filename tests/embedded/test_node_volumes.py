@@ -137,6 +137,30 @@ async def test_an_unmapped_claim_is_kept_and_warned_about_once(node: Cluster) ->
     assert warning.endswith("--volume mine=DIR")
 
 
+async def test_a_claims_folder_that_is_made_is_writable_for_whom_the_pod_runs_as(
+    node: Cluster,
+) -> None:
+    for number, context in enumerate(
+        (
+            {"runAsUser": 4242},
+            {"runAsUser": 4242, "fsGroup": 4300},
+            {"fsGroup": 4300},
+        )
+    ):
+        spec = mounting({"persistentVolumeClaim": {"claimName": f"made-{number}"}}, "/v")
+        spec["container"]["workingDir"] = "/"
+        script = "echo kept > /v/file && stat -c '%u %g' /v/file"
+        text = await node.shell(f"job-{number}", script, securityContext=context, **spec)
+        user, group = context.get("runAsUser", 0), context.get("fsGroup")
+        assert text == f"{user} {user if group is None else group}\n"
+    spec = mounting({"persistentVolumeClaim": {"claimName": "made-2"}}, "/v")
+    other = {"runAsUser": 4243, "supplementalGroups": [4300]}
+    spec["container"]["workingDir"] = "/"
+    assert await node.shell(
+        "job-9", "echo mine > /v/mine; ls /v", securityContext=other, **spec
+    ) == ("file\nmine\n")
+
+
 async def test_a_host_path_read_only_and_one_that_is_missing(node: Cluster, tmp_path: Path) -> None:
     spec = mounting({"hostPath": {"path": str(tmp_path / "data")}}, "/v", readOnly=True)
     script = "(touch /v/x || echo refused) 2>/dev/null"

@@ -7,6 +7,7 @@ the environment alone is mounted there, read-only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 
@@ -50,11 +51,24 @@ def _needed(env: dict[str, str]) -> Iterator[str]:
     """The folders of the Python and of the search paths, without links."""
     python = interpreters.find_interpreter(env)
     for path in _links(python) if python else ():
-        yield os.path.dirname(os.path.dirname(path))
+        prefix = os.path.dirname(os.path.dirname(path))
+        yield prefix
+        if home := _home(prefix):
+            yield os.path.dirname(safe_paths.real_path(home))
     for variable in _PATHS:
         for folder in env.get(variable, "").split(":"):
             if folder.startswith("/"):
                 yield safe_paths.real_path(folder)
+
+
+def _home(prefix: str) -> str:
+    """Where the Python lies of which this is a virtual environment; "" if it is none."""
+    with contextlib.suppress(OSError), open(f"{prefix}/pyvenv.cfg", encoding="utf-8") as file:
+        for line in file:
+            name, _, value = line.partition("=")
+            if name.strip() == "home":
+                return value.strip()
+    return ""
 
 
 def _links(path: str) -> Iterator[str]:

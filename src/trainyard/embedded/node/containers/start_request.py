@@ -97,7 +97,7 @@ def program_and_root(
         return _without_mounts(program, container, binds, internal, context.warn), None
     cwd = program.cwd
     own = _own_binds(volumes, container, place, home=home, cwd=cwd)
-    if place.isolation == "root":
+    if place.isolation == "root" and tenant is None:  # whose pods see what a tenant reaches, alone
         own += environment_binds(program, context.folder, context.warn)
     _warn_of_made_folders(own, volumes=binds, cwd=cwd, warn=context.warn)
     root = Root(

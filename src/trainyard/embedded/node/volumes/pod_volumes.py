@@ -232,12 +232,29 @@ class PodVolumes:
         os.makedirs(path, exist_ok=True)
         self.context.give_to_tenant(path)
         if not os.listdir(path):
+            self._give_to_user(path)
             self.context.warn(
                 "EmptyClaim",
                 f"claim {claim!r} is not mapped to a folder and is empty; it is kept in {path}. "
                 f"To use your data: --volume {claim}=DIR",
             )
         return VolumeSource(path, read_only=read_only)
+
+    def _give_to_user(self, path: str) -> None:
+        """Let the user and the group that the pod runs as write into an empty folder of ours."""
+        if os.geteuid() != 0 or self.context.tenant is not None:
+            return
+        spec = self.context.pod["spec"]
+        shared = spec.get("securityContext", {})
+        users = {
+            each.get("securityContext", {}).get("runAsUser", shared.get("runAsUser"))
+            for each in spec["containers"]
+        }
+        if len(users) == 1 and (user := users.pop()) is not None:
+            os.chown(path, user, -1)
+        if (group := shared.get("fsGroup")) is not None:
+            os.chown(path, -1, group)
+            os.chmod(path, 0o2775)  # what is made in it has the group too
 
     def _folder_of(self, claim: str) -> str:
         """The folder that the claim itself names (decision 156), or ""."""
