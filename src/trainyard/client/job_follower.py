@@ -240,7 +240,8 @@ class Follower:
             self._early.setdefault(str(about.get("uid")), []).append(obj)
         elif event not in self._warned:
             self._warned.add(event)
-            if NEVER_HERE in event[1]:  # told as the verdict, where nothing else is waited for
+            if event[0] == "FailedScheduling" and NEVER_HERE in event[1]:
+                # Told as the verdict, where nothing else is waited for.
                 later = asyncio.get_running_loop().call_later
                 later(_VERDICT_SECONDS, self._warn_unless_verdict, about, event[1])
                 return
