@@ -109,9 +109,7 @@ def check(options: Mapping[str, Any], known: type) -> None:
         least = _LEAST.get(name)
         if least is not None and not (_is_number(value) and value >= least):
             raise CommandError(f"{name}={value!r}: it is a whole number, {least} or more")
-    for name, value in options.get("env", {}).items():
-        if value is None and name not in os.environ:
-            raise CommandError(f"env: {name} is not set in this process; give it a value")
+    _check_env(options.get("env", {}))
     if (launcher := options.get("launcher")) is not None:
         _check_launcher(launcher)
     if (elastic := options.get("elastic")) is not None:
@@ -120,6 +118,14 @@ def check(options: Mapping[str, Any], known: type) -> None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_env(env: Mapping[str, Any]) -> None:
+    for name, value in env.items():
+        if value is None and name not in os.environ:
+            raise CommandError(f"env: {name} is not set in this process; give it a value")
+        if not isinstance(value, str | None):
+            raise CommandError(f"env: {name}={value!r}: it is text, or None for what is set here")
 
 
 def _check_launcher(launcher: Any) -> None:

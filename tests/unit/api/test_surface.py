@@ -156,6 +156,8 @@ def test_options_that_cannot_be_are_refused() -> None:
         ({"elastic": (4, 2)}, "elastic=(4, 2): it is the least and the most"),
         ({"elastic": (2, 4), "replicas": 5}, "replicas=5 is not within elastic=(2, 4)"),
         ({"env": ["A=1"]}, "env=['A=1']: it is a dict, such as {'NAME': 'VALUE'}"),
+        ({"env": {"A": 1}}, "env: A=1: it is text, or None for what is set here"),
+        ({"env": {"NOT_SET": None}}, "env: NOT_SET is not set in this process"),
         ({"mounts": "data=/data"}, "mounts='data=/data': it is a dict"),
     ):
         with pytest.raises(trainyard.CommandError, match=re.escape(told)):
