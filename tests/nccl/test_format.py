@@ -26,7 +26,7 @@ from trainyard.payloads.observer import flight_recorders
 VERSIONS = ("2.4.1", "2.6.0", "2.8.0", "2.10.0", "2.12.1", "2.14.1")
 """Builds for CUDA, of gigabytes each: they can be imported without a GPU."""
 PROBE = """\
-import json, os, sys
+import json, os, sys, time
 import torch, torch.distributed as dist
 from trainyard.payloads.observer import flight_recorders as found
 import torch._C._distributed_c10d as c10d
@@ -38,6 +38,9 @@ shown["variables"] = {k: v for k, v in os.environ.items() if k.startswith("TORCH
 store = dist.HashStore()
 dist.init_process_group("gloo", store=store, rank=0, world_size=1)
 dist.all_reduce(torch.ones(3))
+until = time.monotonic() + 60  # a thread of gloo's notes the end
+while any(b > c for _, b, c in found.counts()) and time.monotonic() < until:
+    time.sleep(0.01)
 shown |= {"counts": found.counts(), "collectives": found.last_collectives()}
 shown["entries"] = found.last_entries()
 shown["unobserved"] = found.unobserved(os.environ)

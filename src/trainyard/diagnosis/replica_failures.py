@@ -8,7 +8,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from trainyard.client.job_events import event_time
-from trainyard.diagnosis import exit_meanings, first_failure, full_volumes
+from trainyard.diagnosis import exit_meanings, first_failure, full_volumes, missing_ranks
 from trainyard.diagnosis.first_failure import FailedReplica, Grade
 from trainyard.diagnosis.log_meanings import COLLECTIVES_DIFFER, Reading
 from trainyard.diagnosis.situation import GIVEN_UP, Object, Situation
@@ -96,6 +96,22 @@ class ReplicaFailure:
 def failure_of_attempt(situation: Situation, failure: Object) -> ReplicaFailure:
     """What ended an attempt of `status.attempts` that a replica ended."""
     suspect, everyone = first_failure.find_first_failure(situation, failure)
+    found = _failure_of(situation, failure, suspect, everyone)
+    missing = missing_ranks.find_missing_rank(situation, suspect, everyone)
+    if missing is None:
+        return found
+    found = replace(found, reading=missing.reading)
+    if missing.rank is None:
+        return found
+    where = f" on {missing.replica}" if missing.replica else ""
+    blamed = missing.replica or found.blamed
+    return replace(found, who=f"rank {missing.rank}{where}", blamed=blamed)
+
+
+def _failure_of(
+    situation: Situation, failure: Object, suspect: FailedReplica, everyone: list[FailedReplica]
+) -> ReplicaFailure:
+    """How the replica failed that is suspected to have ended the attempt."""
     name = suspect.pod
     replica = situation.replica(name)
     # One that was given up did not end of itself.

@@ -557,3 +557,41 @@ def test_a_mismatched_collective_is_not_one_ranks_crash(
     assert card.cause == f"the collectives of the ranks do not match: {cause}"
     assert remedy in card.remedy
     assert card.remedy.startswith("have every rank call the same ones")
+
+
+def watchdog(rank: int, number: int, enqueued: int, *, waited: bool = True) -> Tail:
+    """What torch 2.8 writes of a rank before its watchdog ends it, cut short."""
+    at = f"[rank{rank}]:[E1127 03:00:0{rank}.222288244 ProcessGroupNCCL.cpp:"
+    work = f"last enqueued NCCL work: {enqueued}, last completed NCCL work: {number - 1}."
+    group = f"[PG ID 0 PG GUID 0(default_pg) Rank {rank}]"
+    ran = (
+        f"Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, OpType=ALLREDUCE,"
+        " NumelIn=1000, NumelOut=1000, Timeout(ms)=600000) ran for 600038 milliseconds before "
+        "timing out."
+    )
+    lines = [
+        f"{at}683] [Rank {rank}] {ran}",
+        f"{at}1785] {group} Exception detected by watchdog at work: {number}, {work}",
+        "terminate called after throwing an instance of 'c10::DistBackendError'",
+        f"  what():  {group} Process group watchdog thread terminated with exception: {ran}",
+    ]
+    told = f"{at}1858] {group} Received a dump signal due to a collective timeout from rank 0 and "
+    told += f"we will try our best to dump the debug info. L{work[1:]}"
+    lines = lines if waited else [told]
+    return Tail(lines, [ago(20 - rank)] * len(lines))
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_a_watchdog_of_nccl_names_the_rank_that_did_not_come(says: bool) -> None:
+    codes = dict.fromkeys(("worker-0", "worker-1", "worker-2"), 134)
+    logs = {f"worker-{n}": watchdog(n, 6, 8) for n in (0, 2)}
+    logs["worker-1"] = watchdog(1, 6, 5, waited=False) if says else Tail(["step 12"], [ago(30)])
+    tasks = [task(*("Failed" for _ in codes))]
+    card = failure_card_of(failed("worker-0", codes, logs, tasks=tasks))
+    assert card is not None
+    assert card.who == "rank 1 on worker-1"
+    last = ": the last that it began was #5" if says else ""
+    text = f"rank 1 did not come to ALLREDUCE #6, for which ranks 0, 2 waited 600 s{last}"
+    assert text in (card.cause, card.reason)
+    assert "runPolicy.hang" in card.remedy
+    assert card.replica == "worker-1"

@@ -37,7 +37,7 @@ _SIZE_VARIABLES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """How many entries a recorder has room for, by its name now and the older one."""
 _OLDER_NAME_UNTIL = (2, 7)
 _SIZE = "2000"
-"""torch's own default since 2.9; it was 0 before, and so nothing was recorded."""
+"""torch's own default in 2.12; in 2.10 it was 0, and so nothing was recorded."""
 
 
 def turn_on(variables: MutableMapping[str, str]) -> None:
