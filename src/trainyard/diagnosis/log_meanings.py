@@ -7,8 +7,8 @@ than to correct the line that raised it. More specific rows come first.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
+from trainyard.diagnosis.gpu_meanings import GPU_PATTERNS, LogPattern
 from trainyard.kinds.shared.reasons import NO_ROOM
 from trainyard.schema.dataclass import dataclass
 
@@ -25,14 +25,6 @@ class Reading:
     """The line of a log that says so."""
 
 
-class _LogPattern(NamedTuple):
-    """A pattern in the last lines of a log, and what it means."""
-
-    pattern: str
-    what: str
-    advice: str
-
-
 CHECK_PATHS = (
     "check the path, `workingDir` and the volume mounts; --volume CLAIM=DIR is what fills a claim"
 )
@@ -43,175 +35,133 @@ _SAME_COLLECTIVES = (
     "`if rank == …` around one, and for a last batch that is smaller"
 )
 _PATTERNS = (
-    _LogPattern(
-        r"deserialize object on a CUDA device",
-        "what it loads was saved on a GPU, and there is none where it runs",
-        "load it with map_location='cpu', or give the replica a GPU",
-    ),
-    _LogPattern(
-        r"doesn't have NCCL built in|ProcessGroupNCCL is only supported with GPUs",
-        "NCCL is for GPUs, and there is none where it runs, or torch is built without CUDA",
-        "use the backend gloo where there is no GPU, or an image with CUDA and a GPU",
-    ),
-    _LogPattern(
-        r"invalid device ordinal|Duplicate GPU detected",
-        "it has more processes than GPUs, or they do not take one each",
-        "have each process take cuda:LOCAL_RANK, and start no more than there are GPUs "
-        "(--procs-per-replica, --gpus)",
-    ),
-    _LogPattern(
-        r"Torch not compiled with CUDA|No CUDA GPUs are available|Found no NVIDIA driver"
-        r"|CUDA driver version is insufficient|no NVIDIA GPU detected|compiled without CUDA support"
-        r"|'torch\._C' has no attribute '_(?:cuda|nccl)_|requires CUDA support"
-        r"|Cannot access accelerator device when none is available"
-        r"|instantiate dummy base class (?:CUDA|Event)|doesn't support bf16/gpu",
-        "it asks for CUDA, and there is no GPU where it runs",
-        "give the replica one (resources.limits nvidia.com/gpu, --gpus 1), an image with CUDA, or "
-        "let the script take the CPU",
-    ),
-    _LogPattern(
-        r"device_ids and output_device arguments only work with .*device\(type='cpu'\)",
-        "DistributedDataParallel is given a GPU by device_ids, and the model is on the CPU",
-        "leave device_ids out where the model is on the CPU, or move the model to its GPU before",
-    ),
-    _LogPattern(
+    LogPattern(
         r"Timed out after \d+ seconds waiting for clients. (\d+)/(\d+) clients joined",
         "only {0} of {1} processes came: the world is larger than what was started",
         "leave world_size to the launcher's WORLD_SIZE, or start that many processes",
     ),
-    _LogPattern(
+    LogPattern(
         r"wait timeout after \d+ms, keys: /default_pg",
         "it waited in vain for all processes to join: some hang, or the world is larger than what "
         "was started",
         "leave world_size to the launcher's WORLD_SIZE, and look whether all ranks get that far",
     ),
-    _LogPattern(
+    LogPattern(
         r"(?s)Rank (\d+) is running collective: .*?OpType=(\w+(?:, TensorShape=\[[\d, ]*\])?).*?"
         r"Rank (\d+) is running collective: .*?OpType=(\w+(?:, TensorShape=\[[\d, ]*\])?)",
         f"{COLLECTIVES_DIFFER}: rank {{0}} calls {{1}}, rank {{2}} {{3}}",
         _SAME_COLLECTIVES,
     ),
-    _LogPattern(
+    LogPattern(
         r"Received data size doesn't match expected size|distributed collective mismatch",
         f"{COLLECTIVES_DIFFER}: it was sent more than it asked for",
         f"{_SAME_COLLECTIVES}; --env TORCH_DISTRIBUTED_DEBUG=DETAIL tells both sizes and lines",
     ),
-    _LogPattern(
-        r"Watchdog caught collective|Timed out waiting \d+ms for (?:recv|send)",
-        "a collective operation waited in vain: a rank hangs, is gone, or went another way",
-        "look at the logs of all ranks for one that stopped early; torch's "
-        "TORCH_DISTRIBUTED_DEBUG=DETAIL tells of ranks that differ",
-    ),
-    _LogPattern(
+    LogPattern(
         r"environment variable (\w+) expected, but not set"
         r"|KeyError: '((?:LOCAL_|GROUP_|ROLE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT))'",
         "{0} is set by a launcher, and this one does not set it",
         "use one that does, such as torchrun (--launcher torchrun), or do without the variable",
     ),
-    _LogPattern(
+    LogPattern(
         r"KeyError: '(\w+)'\n.*environ|(\w+): (?:unbound variable|parameter not set)",
         "the variable {0} is not set where it runs",
         "set it: `env` of the container, or --env {0}=VALUE",
     ),
-    _LogPattern(
+    LogPattern(
         r"most likely due to a circular import",
         "two modules import each other, or a file of the script's folder hides a package",
         "rename the file that has the name of a package",
     ),
-    _LogPattern(
+    LogPattern(
         r"operator (torch\w+)::\w+ does not exist|your PyTorch and (\w+) versions are incompatible"
         r"|([A-Za-z]\w*)[^\s/:]*\.so\S*: undefined symbol: \w*(?:c10|torch|2at)",
         "torch and {0} do not fit each other: that was built for another torch",
         "install versions that belong together, in one command (pip install torch {0}); the script "
         "is right",
     ),
-    _LogPattern(
+    LogPattern(
         r"numpy\.\w+ size changed|compiled using NumPy 1\.x|_ARRAY_API not found"
         r"|numpy\.core\.multiarray failed to import",
         "a package was built for another NumPy than the one that is there",
         "install that package anew, or the NumPy that it was built for (pip install 'numpy<2')",
     ),
-    _LogPattern(
+    LogPattern(
         r"version [`']((?:GLIBC|GLIBCXX|CXXABI)_[\d.]+)' not found",
         "a package was built for a newer system: {0} is not in what is there",
         "install the package from a source or channel for this system, or use a newer image",
     ),
-    _LogPattern(
+    LogPattern(
         r"`((?:pip3?|uv pip|conda|mamba) install [^`\n]+)`"
         r"|\b((?:pip3?|uv pip|conda|mamba) install (?!(?:-U|--upgrade) pip\b)"
         r"(?:-c [\w-]+ |--?[\w-]+ )*(?:'[^'\n]+'|\"[^\"\n]+\"|[\w.\[\],=<>~!-]*[\w\]]))",
         "it wants a package, or a version of one, that is not there",
         "run what its message says, for the Python that the replica runs: {0}",
     ),
-    _LogPattern(
+    LogPattern(
         r"cannot import name '([^']+)' from",
         "{0} is not in what it is imported from, as it is installed there",
         "install the version that has it, or correct the name; look too whether a file of the "
         "script's folder hides the package",
     ),
-    _LogPattern(
+    LogPattern(
         r"DataLoader worker .*Bus error|out of shared memory",
         "/dev/shm does not hold what the workers of the DataLoader hand over",
         "mount an emptyDir with medium Memory at /dev/shm, or use fewer workers",
     ),
-    _LogPattern(
+    LogPattern(
         r"DataLoader worker .*killed by signal: Killed",
         "a worker of the DataLoader was killed, by the kernel for want of memory or by somebody",
         "raise resources.limits.memory of the container, or use fewer workers (num_workers)",
     ),
-    _LogPattern(
+    LogPattern(
         r"DataLoader worker .*exited unexpectedly",
         "a worker of the DataLoader ended without a word",
         "set num_workers=0 to see why",
     ),
-    _LogPattern(
+    LogPattern(
         r"terminated with signal SIGKILL|process in the process pool was terminated abruptly",
         "a process that it had started was killed, by the kernel for want of memory or by somebody",
         "raise resources.limits.memory of the container, or start fewer processes",
     ),
-    _LogPattern(
+    LogPattern(
         r"before the\s+current process has finished its bootstrapping phase",
         "processes that are started by spawn import the script again, and so start some again",
         'put what the script does below `if __name__ == "__main__":`',
     ),
-    _LogPattern(
+    LogPattern(
         r"Can't pickle|cannot pickle",
         "what is handed to another process has to be pickled, and that cannot be",
         "use a function of a module in place of a lambda or a local one, or num_workers=0",
     ),
-    _LogPattern(
-        r"(?i)CUDA out of memory|CUDA error: out of memory|Cuda failure 'out of memory'",
-        "the GPU's memory did not suffice",
-        "use a smaller batch or model, or more GPUs",
-    ),
-    _LogPattern(
+    LogPattern(
         r"\b\w*MemoryError\b|can't allocate memory|Cannot allocate memory|std::bad_alloc",
         "there was not enough memory for what it asked for",
         "raise resources.limits.memory of the container, or ask for less",
     ),
-    _LogPattern(
+    LogPattern(
         r"Too many open files|received 0 items of ancdata",
         "it holds more files open than it may",
         "close them, raise `ulimit -n` where trainyard runs, or have torch share memory by names "
         "(torch.multiprocessing.set_sharing_strategy('file_system'))",
     ),
-    _LogPattern(
+    LogPattern(
         r"can't start new thread|(?:fork|clone|vfork)[^\n]*Resource temporarily unavailable",
         "it has more processes and threads than it may",
         "start fewer workers, set OMP_NUM_THREADS, or raise the limit (`ulimit -u`, pids)",
     ),
-    _LogPattern(
+    LogPattern(
         r"EOF when reading a line|^BdbQuit",
         "it asks for input, and there is nobody to give any",
         "take input() and breakpoint() out; `trainyard debug` lets you run it by hand",
     ),
-    _LogPattern(
+    LogPattern(
         r"Weights only load failed",
         "torch loads nothing but weights, and the file holds other objects",
         "trust the file by weights_only=False, or its classes by torch.serialization."
         "add_safe_globals",
     ),
-    _LogPattern(
+    LogPattern(
         r"Remote end closed connection|Connection aborted|Name or service not known"
         r"|name resolution|urlopen error|HTTPS?ConnectionPool"
         r"|[Cc]ould(?: not|n't) connect to '?https?:|Max retries exceeded"
@@ -220,36 +170,36 @@ _PATTERNS = (
         "check the address and the network (a proxy: --env HTTPS_PROXY=…), or fetch what is needed "
         "before, onto a volume",
     ),
-    _LogPattern(
+    LogPattern(
         r"\\r'|\$'\\r'",
         "a shell script has the line ends of Windows",
         "convert it: dos2unix, or sed -i 's/\\r$//'",
     ),
-    _LogPattern(
+    LogPattern(
         r"can't open file ['\"]?([^'\":]+)",
         "the script {0} does not exist where the replica runs",
         CHECK_PATHS,
     ),
-    _LogPattern(
+    LogPattern(
         r"No module named ['\"]?(\w+)\.([\w.]+)",
         "the package {0} has no module {1} where the replica runs",
         "correct the import, or look why that file is missing if {0} is yours; else install the "
         "version of {0} that has it",
     ),
-    _LogPattern(
+    LogPattern(
         r"No module named ['\"]?(\w+)",
         "the Python package {0} is not there",
         "install it for the Python that the replica runs, or use another image (on this machine "
         "--image PATTERN=ENV names the environment that stands for it); a module of yours has to "
         "be beside the script or in PYTHONPATH",
     ),
-    _LogPattern(
+    LogPattern(
         r"unrecognized arguments: (.+)",
         "its program does not know the arguments {0}",
         "correct `args` of the container; options of a launcher such as torchrun, or of `trainyard "
         "run`, stand before the script",
     ),
-    _LogPattern(
+    LogPattern(
         r"(?m)^(?:(?:\S+: error|Error): )?((?:the following arguments|argument -|argument \w+:"
         r"|one of the arguments|Missing (?:argument|option|parameter|command)|Invalid value for"
         r"|No such (?:option|command)|Got unexpected extra|Could not override ').+)"
@@ -257,67 +207,62 @@ _PATTERNS = (
         "its program refuses its arguments: {0}",
         "correct them: what stands after the script on the command line, `args` of the container",
     ),
-    _LogPattern(
+    LogPattern(
         r"(?i)Address already in use|EADDRINUSE",
         "a port was in use already",
         "let another port be used, unless this one is used twice by mistake; without namespaces "
         "(see `trainyard status`) all replicas share the machine's",
     ),
-    _LogPattern(
+    LogPattern(
         NO_ROOM,
         VOLUME_FULL,
         "make room, or raise the volume's sizeLimit",
     ),
-    _LogPattern(
+    LogPattern(
         r"user (\d+) may not enter (\S+)",
         "user {0}, as whom it runs, may not enter {1}, which is on the way to what it starts",
         "have it run as a user who may (securityContext.runAsUser), let others enter that folder "
         "(chmod o+x), or use an environment that is elsewhere (--image PATTERN=ENV)",
     ),
-    _LogPattern(
+    LogPattern(
         r"(?i)Permission denied: ['\"]([^'\"]+)|(\S+): Permission denied",
         "the user that the replica runs as may not do that with {0}",
         "write to a mounted volume or /tmp, or change the file's rights (chmod, securityContext)",
     ),
-    _LogPattern(
+    LogPattern(
         r"(?i)Read-only file system: ['\"]([^'\"]+)|(\S+): Read-only file system",
         "{0} can only be read there",
         "write to a volume that is not mounted with readOnly",
     ),
-    _LogPattern(
+    LogPattern(
         r"([\w.+-]+\.so[\w.]*): cannot open shared object file",
         "the library {0} is not there",
         "install what has it, or build the package anew for what is there; LD_LIBRARY_PATH says "
         "where else it may be",
     ),
-    _LogPattern(
-        r"NCCL (?:error|WARN)|ncclSystemError|ncclInternalError",
-        "NCCL could not connect the replicas or their GPUs",
-        "set NCCL_DEBUG=INFO and look at the logs of all replicas",
-    ),
-    _LogPattern(
+    LogPattern(
         r"(?m)command not found: (?!\S+ in PATH=)(\S+ .+?)(?: in PATH=|$)",
         "the command '{0}' is one word, so a program of that whole name was looked for",
         "write every word of `command` for itself: [python, train.py]",
     ),
-    _LogPattern(
+    LogPattern(
         r"command not found: (\S+)|(\S+): (?:command )?not found"
         r"|exec: \"([^\"]+)\": executable file not found",
         "the command {0} does not exist where the replica runs",
         "check its spelling and PATH, and which environment stands for the image "
         "(--image PATTERN=ENV)",
     ),
-    _LogPattern(
+    LogPattern(
         r"Argument list too long",
         "its arguments and environment are longer than Linux allows",
         "pass what is long in a file, such as one of a ConfigMap",
     ),
-    _LogPattern(
+    LogPattern(
         r"No such file or directory: ['\"]([^'\"]+)",
         "the file {0} does not exist where the replica runs",
         CHECK_PATHS,
     ),
-    _LogPattern(
+    LogPattern(
         r"([^\s:'\"]+)['\"]?: (?:Cannot \w+: )?No such file or directory",
         "the file {0} does not exist where the replica runs",
         CHECK_PATHS,
@@ -327,7 +272,7 @@ _PATTERNS = (
 
 def find_meaning(text: str) -> Reading | None:
     """What the first row that knows the text makes of it; None where none does."""
-    for pattern, what, advice in _PATTERNS:
+    for pattern, what, advice in (*GPU_PATTERNS, *_PATTERNS):
         if found := re.search(pattern, text):
             subjects = [group for group in found.groups() if group] or [""]
             line = text[text.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0]
