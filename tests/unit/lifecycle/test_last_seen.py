@@ -41,6 +41,13 @@ def test_where_the_rank_stood_is_told(code: int, reason: str) -> None:
     assert ended(code, reason)["lastSeen"] == LINE
 
 
+def test_of_a_replica_that_restarts_alone_too() -> None:
+    world = Remembering(job(restartScope="Replica"))
+    world.running()
+    world.say("Waiting", "Waiting").exit("1", 137, reason="OOMKilled").settle()
+    assert LINE in [each.get("lastSeen") for each in world.status["attempts"]]
+
+
 def test_its_memory_is_told_over_time() -> None:
     memory = ((0.0, 3072), (20.0, 2048), (40.0, 1024), (60.0, 512))
     told = ended(137, "OOMKilled", memory=memory)["lastSeen"]

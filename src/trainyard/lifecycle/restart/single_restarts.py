@@ -13,6 +13,7 @@ from trainyard.lifecycle.internal_status import (
     ReplicaRecord,
     attempt_end,
 )
+from trainyard.lifecycle.last_seen import last_seen
 from trainyard.lifecycle.reconcile_context import Incident, ReconcileContext, RestartDecision
 from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica, end_order
@@ -53,7 +54,7 @@ def _restart(
     )
     start = context.now + restart_backoff.restart_delay(failures, context.settings, free=end.free)
     counted = 0 if end.free else 1
-    entry = finished_attempt(internal, replica, context.now)
+    entry = finished_attempt(internal, replica, context.now) | last_seen(context, replica)
     alone = replica.type.restarts_alone
     internal = internal.note_beside(entry) if alone else internal.note(entry, start)
     records[replica.name] = ReplicaRecord(
