@@ -86,4 +86,4 @@ def serving() -> Iterator[Bucket]:
     finally:
         made.server.shutdown()
         made.server.server_close()
-        thread.join(10)
+        thread.join(120)

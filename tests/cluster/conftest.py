@@ -55,7 +55,7 @@ def definitions(plane: RunningControlPlane) -> None:
         [sys.executable, "-m", "trainyard.cli.main", "crds", "--kubernetes-version", version],
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=120,
     ).stdout
     kubectl = [kubectl_path(oldest_and_newest_kubectl()[-1]), "--kubeconfig", str(plane.kubeconfig)]
     for command in (

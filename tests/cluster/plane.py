@@ -213,7 +213,7 @@ class RunningControlPlane:
     def get(self, path: str, port: int | None = None) -> tuple[int, bytes]:
         """What the API server answers to its administrator; OSError when it does not."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", port or self.port, timeout=60, context=self._tls
+            "127.0.0.1", port or self.port, timeout=120, context=self._tls
         )
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN}"})

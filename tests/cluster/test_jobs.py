@@ -202,7 +202,7 @@ async def test_deletion_cascades_as_kubectl_asks(cascade: str, yard: Yard) -> No
             await until(yard.pods, lambda left: not left)
         # No replica was created again while the job went.
         assert set(kubelet.seen) == pods
-        await asyncio.wait_for(operator.answer("/healthz"), 10)
+        await asyncio.wait_for(operator.answer("/healthz"), 120)
         assert "pass failed" not in operator.log
 
 

@@ -31,7 +31,7 @@ def printed(yard: Yard, *more: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=120,
     ).stdout
 
 
@@ -237,7 +237,7 @@ exec "$@"
 def own_mounts() -> tuple[str, ...]:
     """A command that runs another one with mounts of its own."""
     command = (require("unshare"), "--user", "--map-root-user", "--mount")
-    if run([*command, "true"], capture_output=True, timeout=60).returncode:
+    if run([*command, "true"], capture_output=True, timeout=120).returncode:
         pytest.skip("not judged: no namespaces may be made here")
     return command
 

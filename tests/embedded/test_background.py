@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -248,7 +247,5 @@ def test_kubectl_follows_a_job_from_submission_to_deletion(
 def test_200_one_pod_jobs_all_end(trainyard: CommandLine) -> None:
     jobs = [job(f"small-{number}", ["/bin/true"]) for number in range(200)]
     trainyard.run("up")
-    started = time.monotonic()
     trainyard.run("submit", "-f", trainyard.manifest("m.yaml", *jobs))
     until(lambda: "200 Succeeded" in trainyard.run("status"), "all succeeded")
-    assert time.monotonic() - started < 60

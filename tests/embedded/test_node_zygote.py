@@ -52,7 +52,7 @@ async def zygote_of(pod_runtime: int) -> int:
 
 async def test_first_processes_are_ready_before_a_pod_asks(tmp_path: Path) -> None:
     handle = start_pod_runtime(tmp_path / "state", die_with_parent=True)
-    async with cluster(tmp_path / "state", handle=handle) as node, asyncio.timeout(60):
+    async with cluster(tmp_path / "state", handle=handle) as node, asyncio.timeout(120):
         await spares_of(handle.pid, 8)
         assert await node.shell("takes-one", "echo well") == "well\n"
         await spares_of(handle.pid, 8)
@@ -64,7 +64,7 @@ async def test_spares_are_made_too_while_a_pod_waits_for_its_first_container(
     handle = start_pod_runtime(str(tmp_path / "state"), die_with_parent=True)
     runtime = PodRuntimeClient(handle)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             await runtime.request(AddPod("pod-uid", "waits", ""))
             await spares_of(handle.pid, 8)
     finally:

@@ -59,7 +59,7 @@ async def test_a_cluster_without_kinds_runs_a_pod_and_serves_its_log(tmp_path: P
 
 
 async def _ended(client: Client, name: str) -> dict[str, Any]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             pod = await client.get(PODS, name, "default")
             if pod["status"]["phase"] in ("Succeeded", "Failed"):

@@ -47,7 +47,7 @@ def machine() -> Iterator[Machine]:
         made.alice.run("wait", "nap", "--for", "phase=Running", "--timeout", "2m")
 
         def events() -> str:  # in which the program's own traceback is
-            return made.alice.start("events", "hers").communicate(timeout=60)[0]
+            return made.alice.start("events", "hers").communicate(timeout=120)[0]
 
         until(lambda: WORD in events(), "the events tell her")
         yield made

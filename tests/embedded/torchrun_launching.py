@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trainyard.kinds.pytorch import torchrun_launch
 
-TIMEOUT_SECONDS = 90
+TIMEOUT_SECONDS = 300
 BIN = Path(sys.executable).parent
 STAY = """\
 import os, sys, time

@@ -22,10 +22,10 @@ def test_every_manifest_is_judged_and_what_is_valid_is_rendered(
         rng = random.Random(seed)
         for _ in range(BATCH):
             text = manifests.manifest(rng)
-            started = time.monotonic()
+            started = time.process_time()
             try:
                 rendered += manifests.judged(text).objects > 0
-                took = time.monotonic() - started
+                took = time.process_time() - started
                 assert took < LIMIT_SECONDS, f"it took {took:.0f} s"
             except Exception as error:
                 path = tmp_path / f"{seed}.yaml"

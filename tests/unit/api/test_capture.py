@@ -70,7 +70,7 @@ def run(there: Path) -> Run:
                 env={"RANK": str(rank)},
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=120,
             )
             output += done.stdout + done.stderr
         read = {path.name: pickle.loads(path.read_bytes()) for path in there.glob("[rf]*")}
@@ -85,7 +85,7 @@ def capture_in(there: Path, text: str) -> subprocess.CompletedProcess[str]:
     script = there.parent / "here" / "script.py"
     script.write_text(text + _CAPTURE)
     return subprocess.run(
-        [sys.executable, str(script), str(there)], capture_output=True, text=True, timeout=60
+        [sys.executable, str(script), str(there)], capture_output=True, text=True, timeout=120
     )
 
 

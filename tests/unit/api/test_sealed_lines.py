@@ -40,7 +40,7 @@ def lines_of(way: SealedLines, folder: Path) -> list[str]:
     for name, content in way.contents.items():
         (folder / name).write_bytes(content)
     command = [sys.executable, "-I", PROGRAM]
-    done = subprocess.run(command, cwd=folder, env={}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, env={}, capture_output=True, text=True, timeout=120)
     return done.stdout.split("\n")[:-1]  # splitlines() cuts at the mark
 
 

@@ -19,7 +19,7 @@ from trainyard.client.installed_packages import environment_of
 from trainyard.client.provenance import SubmissionContext, record
 from trainyard.kinds.shared import labels
 
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 120.0
 
 
 def git(folder: Path, *words: str) -> str:

@@ -19,7 +19,7 @@ _STAGE = re.compile(r"^FROM ", re.MULTILINE)
 
 def test_hadolint_finds_nothing() -> None:
     program = require("hadolint")
-    done = subprocess.run([program, str(FILE)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, str(FILE)], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "")
 
 

@@ -48,7 +48,7 @@ def _python() -> str | None:
     root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     places = [shutil.which("python3.8"), *sorted(root.glob("versions/3.8*/bin/python3.8"))]
     for place in filter(None, places):
-        if subprocess.run([place, "-c", ""], capture_output=True, timeout=60).returncode == 0:
+        if subprocess.run([place, "-c", ""], capture_output=True, timeout=120).returncode == 0:
             return str(place)
     return None
 
@@ -79,14 +79,14 @@ def test_a_payload_can_be_read_by_python_3_8(python: str, folder: Path, name: st
         [python, "-I", "-B", "-W", "error", "-c", _READ, str(folder / name), str(folder)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_the_program_in_the_place_of_torchrun_can_be_compiled_by_python_3_8(python: str) -> None:
     text = shipping.torchrun_program(elastic=True)
-    compiled = subprocess.run([python, "-c", f"compile({text!r}, 'x', 'exec')"], timeout=60)
+    compiled = subprocess.run([python, "-c", f"compile({text!r}, 'x', 'exec')"], timeout=120)
     assert compiled.returncode == 0
 
 
@@ -95,7 +95,7 @@ def test_the_supervisor_explains_itself_on_python_3_8(python: str, folder: Path)
         [python, "-I", "-B", "-W", "error", str(folder / "supervise.py"), "--help"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage:" in done.stdout

@@ -40,7 +40,7 @@ def taken(*folders: Path) -> str:
         env={"PATH": ":".join(map(str, folders)), "python": "inherited"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return done.stdout.strip() or done.stderr.strip()
 

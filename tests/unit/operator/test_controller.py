@@ -29,7 +29,7 @@ from trainyard.operator.operator_process import OperatorProcess
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 SETTINGS = OperatorSettings(lifecycle=Settings.local())
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 """The first request imports what it needs, on a machine with much else to do."""
 
 

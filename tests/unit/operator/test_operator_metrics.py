@@ -178,7 +178,7 @@ def test_parsers_and_promtool_read_it_and_no_series_names_an_object() -> None:
     assert not labels & {"uid", "job_uid", "job_name", "pod", "node"}
     assert 'trainyard_job_phase{job_kind="PyTorchTrainingJob",job_name="waits"' in each
     told = subprocess.run(
-        [promtool(), "check", "metrics"], input=plain, capture_output=True, text=True, timeout=60
+        [promtool(), "check", "metrics"], input=plain, capture_output=True, text=True, timeout=120
     )
     assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
 

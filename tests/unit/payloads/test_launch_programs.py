@@ -146,7 +146,7 @@ def test_a_rank_reports_its_start_and_its_end(tmp_path: Path, script: str, code:
     (tmp_path / "script.py").write_text(f"{script}\n")
     environment = {**os.environ, "TRAINYARD_RUN": str(tmp_path), "RANK": "5"}
     argv = [sys.executable, str(programs / "rank.py"), "python", str(tmp_path / "script.py")]
-    assert subprocess.run(argv, env=environment, check=False, timeout=60).returncode == code
+    assert subprocess.run(argv, env=environment, check=False, timeout=120).returncode == code
     start, end = sorted(os.listdir(tmp_path / "reports"), reverse=True)
     assert start == "start-5"
     assert end.startswith(f"end-5-{code}-")
@@ -166,7 +166,7 @@ def test_lines_of_ranks_that_share_a_log_are_whole_and_begin_with_their_rank(
             subprocess.Popen(argv, env={**shared, "RANK": str(rank)}, stdout=log, stderr=log)
             for rank in range(3)
         ]
-        assert [rank.wait(60) for rank in ranks] == [0, 0, 0]
+        assert [rank.wait(120) for rank in ranks] == [0, 0, 0]
     said = (tmp_path / "log").read_text().splitlines()
     both = [f"{which} {i}" for i in range(300) for which in ("out", "err")]
     for rank in range(3):
@@ -197,7 +197,7 @@ def test_a_session_has_the_containers_environment_byte_by_byte(
         "SSH_ORIGINAL_COMMAND": f"exec {sys.executable} -c '{show}'",
     }
     argv = ["/bin/sh", str(run / "session")]
-    output = subprocess.run(argv, env=environment, check=True, capture_output=True, timeout=60)
+    output = subprocess.run(argv, env=environment, check=True, capture_output=True, timeout=120)
     found = dict(pair.split(b"=", 1) for pair in output.stdout.split(b"\0") if pair)
     for name, value in variables.items():
         assert found[name.encode()] == value.encode()
@@ -208,7 +208,7 @@ def test_a_failing_session_of_colossalai_is_reported(tmp_path: Path) -> None:
     sshd_setup.prepare_sessions({"reportSessions": True}, tmp_path, [])
     environment = {**os.environ, "SHELL": "/bin/sh", "SSH_ORIGINAL_COMMAND": "exit 7"}
     argv = ["/bin/sh", str(tmp_path / "session")]
-    assert subprocess.run(argv, env=environment, check=False, timeout=60).returncode == 7
+    assert subprocess.run(argv, env=environment, check=False, timeout=120).returncode == 7
     end, start = sorted(os.listdir(tmp_path / "reports"))
     assert start.startswith("start-s")
     assert end.split("-")[2] == "7"
@@ -438,7 +438,7 @@ def test_an_agent_takes_over_from_one_whose_launch_is_gone(
     (tmp_path / "minder").write_text(str(former.pid))
     with former, supervisor:
         replica_agent.ReplicaAgent(tmp_path, supervisor.pid).claim()
-        assert former.wait(30) == -9
-        assert supervisor.wait(30) == -12
+        assert former.wait(120) == -9
+        assert supervisor.wait(120) == -12
     assert (tmp_path / "minder").read_text() == str(os.getpid())
     assert list((tmp_path / "reports").iterdir()) == []

@@ -215,7 +215,7 @@ def launch(folder: Path, renamed: str = "") -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
 
 

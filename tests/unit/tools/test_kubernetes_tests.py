@@ -32,6 +32,6 @@ def test_it_says_what_is_not_there(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert (done.returncode, said in done.stdout + done.stderr) == (code, True)

@@ -31,7 +31,7 @@ async def keeping() -> AsyncIterator[Registry]:
 
 async def _until(registry: Registry, resource: str, holds: Callable[[], bool]) -> None:
     changes = registry.subscribe(resource)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not holds():
             await changes.batch()
 

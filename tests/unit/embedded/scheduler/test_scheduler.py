@@ -92,7 +92,7 @@ class Cluster:
         """Wait for a condition, which is looked at after every change."""
         changes = self.registry.subscribe("pods", "events")
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(120):
                 while not holds():
                     await changes.batch()
         finally:

@@ -13,7 +13,7 @@ from trainyard.embedded.registry import Registry
 
 Object = dict[str, Any]
 NODE = "here"
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
 
 
 @asynccontextmanager
