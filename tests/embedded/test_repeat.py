@@ -54,7 +54,7 @@ def test_an_edited_script_does_not_reach_a_job_that_restarts(trainyard: CommandL
     trainyard.run("wait", "twice", "--for", "phase=Running")
     script = (folder / "step.py").read_text()
     (folder / "step.py").write_text(script.replace("edition 1", "edition 2"))
-    trainyard.run("exec", "twice", "--", "touch", "go")
+    trainyard.run("exec", "twice", "--", "touch", "go", code=None)  # its pod ends with it
     trainyard.run("wait", "twice")
     assert "edition 1" in trainyard.run("logs", "--previous", "twice")
     assert "edition 1" in trainyard.run("logs", "twice")

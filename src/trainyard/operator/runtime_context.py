@@ -28,7 +28,11 @@ def wall_clock_offset() -> float:
 
     That one stands still while a laptop sleeps.
     """
-    return time.time() - time.monotonic()
+    while True:
+        before = time.monotonic()
+        offset = time.time() - before
+        if time.monotonic() - before < STEP_SECONDS / 10:  # not interrupted in between
+            return offset
 
 
 @dataclass(frozen=True, slots=True)
