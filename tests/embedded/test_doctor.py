@@ -98,6 +98,31 @@ def test_a_record_of_a_wrong_type_is_named_and_stands_in_no_ones_way(tmp_path: P
         trainyard.run("down")
 
 
+def test_a_way_out_that_died_with_its_process_is_told_as_that_and_comes_back(
+    tmp_path: Path,
+) -> None:
+    trainyard = CommandLine(tmp_path)
+    try:
+        trainyard.run("up")
+        if "isolation: plain" in trainyard.run("doctor", code=None):
+            missing("plain pods have the machine's network")
+        (starter,) = (p for p in trainyard.processes() if name_of(p) == "egress-starter")
+        os.kill(starter, signal.SIGKILL)
+        said = "the process that starts relays has died"
+        until(lambda: said in trainyard.run("doctor", code=None), "doctor tells")
+        shown = trainyard.run("doctor", code=None)
+        assert "trainyard restart once no replica runs" in shown
+        assert "kernel" not in shown.partition(said)[2].splitlines()[1]
+        trainyard.run("restart")
+        assert "pods reach what this machine reaches" in trainyard.run("doctor", code=None)
+    finally:
+        trainyard.run("down", code=None)
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_objects_of_a_store_that_was_cut_to_nothing_come_back(
     tmp_path: Path, is_killed: bool

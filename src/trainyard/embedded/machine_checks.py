@@ -18,7 +18,7 @@ from trainyard.embedded.node.containers.gpus import detect
 from trainyard.embedded.node.pod_runtime_process import PodRuntimeFailed, start_pod_runtime
 from trainyard.machine import rlimits
 from trainyard.machine.interpreters import foreign_package
-from trainyard.podruntime.protocol import SetNetwork
+from trainyard.podruntime.protocol import STARTER_DIED, SetNetwork
 
 _LOW_DISK_BYTES, _NO_DISK_BYTES = 1 << 30, 64 << 20
 _GIB = 1 << 30
@@ -82,6 +82,8 @@ def network(context: DoctorContext) -> Iterator[DoctorFinding]:
             reason = possible.network_reason
     if reason:
         fix = "use a kernel with nf_tables and its tproxy (CONFIG_NFT_TPROXY), or volumes for data"
+        if STARTER_DIED in reason:
+            fix = "trainyard restart once no replica runs, or trainyard down and up, start another"
         yield DoctorFinding(
             "network", "note", f"pods reach each other and nothing else: {reason}", fix
         )

@@ -203,6 +203,10 @@ class SetForwards(NamedTuple):
     forwards: tuple[Forward, ...]
 
 
+STARTER_DIED = "the process that starts relays has died"
+"""Why the way out is closed where the kernel could have it."""
+
+
 class SetNetwork(NamedTuple):
     """Set whether pods reach what the machine reaches, and which ``ports`` of its loopback."""
 

@@ -48,6 +48,7 @@ from trainyard.schema.errors import TrainyardError
 _STATUS_WAIT_ATTEMPTS, _STATUS_WAIT_SECONDS = 100, 0.02
 _PODS_BETWEEN_CLEANUPS = 50
 _CHECK_SECONDS = 5.0
+_NETWORK_SECONDS = 20.0
 _RuntimePods = dict[str, protocol.PodState]
 _log = logging.getLogger(__name__)
 
@@ -138,6 +139,7 @@ class NodeAgent:
                 group.create_task(keep("node events", self._events.run))
                 group.create_task(keep("containers", self._watch_runtime))
                 group.create_task(keep("services", self._forward_services))
+                group.create_task(keep("network", self._watch_network))
                 group.create_task(keep("limits", self._check_containers))
                 self._remove_orphaned_pods(group, known)
                 await keep("pods", partial(self._watch_objects, group, known))
@@ -147,19 +149,31 @@ class NodeAgent:
 
     async def _open_network(self) -> None:
         """Give pods a way to the outside, if wanted and possible here (decision 248)."""
-        facts, hello = self._supervisor.facts, self._runtime.hello
-        if hello.isolation == "plain":
-            facts["network"] = "machine"
+        if self.isolation == "plain":
+            self._supervisor.facts["network"] = "machine"
             return
+        reason = await self._set_network()
+        is_open = self._settings.is_network_open and not reason
+        self._hosts.name_server = self._runtime.hello.gateway if is_open else ""
+
+    async def _set_network(self) -> str:
+        """Have the way to the outside as it is wanted; returns why it is closed all the same."""
+        facts = self._supervisor.facts
         is_open, ports = self._settings.is_network_open, self._settings.allowed_ports
         facts["network"] = "open" if is_open else "none"
         try:
             await self._runtime.request(SetNetwork(is_open, ports if is_open else ()))
         except RuntimeRefused as error:
-            is_open = False
             facts["network"], facts["networkReason"] = "none", str(error)
             _log.warning("pods reach each other and nothing else: %s", error)
-        self._hosts.name_server = hello.gateway if is_open else ""
+            return str(error)
+        return ""
+
+    async def _watch_network(self) -> None:
+        """Notice when the way to the outside is gone, until it is."""
+        while self._supervisor.facts.get("network") == "open":
+            await asyncio.sleep(_NETWORK_SECONDS)
+            await self._set_network()
 
     async def _watch_objects(self, group: asyncio.TaskGroup, known: _RuntimePods) -> None:
         """Follow pods, Services and Endpoints, and start a worker for each pod bound here."""

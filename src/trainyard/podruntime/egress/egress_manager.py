@@ -14,7 +14,7 @@ from trainyard.podruntime import event_loop
 from trainyard.podruntime.egress import tproxy_setup
 from trainyard.podruntime.egress.relay_messages import RelayUpdate
 from trainyard.podruntime.processes.child_channel import memory_file
-from trainyard.podruntime.protocol import SetNames, SetNetwork, packed
+from trainyard.podruntime.protocol import STARTER_DIED, SetNames, SetNetwork, packed
 
 _DELAY_SECONDS = 1.0
 _BRIDGE_SECONDS = 10.0
@@ -55,7 +55,7 @@ class EgressManager:
         if not wanted.is_open:
             self.close()
         elif self._launcher is None:
-            raise OSError("the process that starts relays has died")
+            raise OSError(STARTER_DIED)
         elif self._sockets is None:
             self._sockets = tproxy_setup.open_sockets(self._gateway)
             self._wait_for_packets()
@@ -149,9 +149,7 @@ class EgressManager:
 
     def _on_launcher_exit(self) -> None:
         assert self._launcher is not None
-        event_loop.log(
-            "egress: the process that starts relays has died: pods are kept to themselves"
-        )
+        event_loop.log(f"egress: {STARTER_DIED}: pods are kept to themselves")
         self.stop()
         self.close()
 
