@@ -8,14 +8,13 @@ from datetime import datetime
 from trainyard.client.job_events import event_time
 from trainyard.diagnosis.situation import Cause, Situation, listed
 from trainyard.kinds.shared.pods import pod_template_rules, shell_signal_rules
-from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.kinds.shared.reasons import ENDED_FROM_OUTSIDE, Phase
 from trainyard.kube.embedded_contract import GRACE_IS_OVER
 from trainyard.schema.rules.pod_spec_rules import grace_seconds
 from trainyard.schema.times import duration, parse
 
 _ASKED = "Stopping container"
 """As kubelets and the embedded cluster say it when they send SIGTERM."""
-_ENDED_FROM_OUTSIDE = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.QUEUE_MAX_DURATION)
 
 
 def asked_to_end(situation: Situation) -> Iterator[Cause]:
@@ -25,7 +24,7 @@ def asked_to_end(situation: Situation) -> Iterator[Cause]:
     killed = [name for name in asked if _was_killed(situation, name, asked[name])]
     is_wanted = situation.job.phase == Phase.PAUSED or (
         situation.job.phase == Phase.FAILED
-        and (killed or situation.job.condition("Failed").get("reason") in _ENDED_FROM_OUTSIDE)
+        and (killed or situation.job.condition("Failed").get("reason") in ENDED_FROM_OUTSIDE)
     )
     if not asked or not is_wanted:
         return

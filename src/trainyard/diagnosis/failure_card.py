@@ -11,7 +11,7 @@ from trainyard.diagnosis.finished_jobs import failed
 from trainyard.diagnosis.first_failure import Grade
 from trainyard.diagnosis.replica_failures import ReplicaFailure
 from trainyard.diagnosis.situation import Object, Situation
-from trainyard.kinds.shared.reasons import STOPPED, ConditionReason, Phase
+from trainyard.kinds.shared.reasons import ENDED_FROM_OUTSIDE, STOPPED, ConditionReason, Phase
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -19,11 +19,7 @@ _STOPPED = ("Running", "Unknown", "Deleted")
 """Phases of replicas that a failure of another one has stopped, or will."""
 _EXIT_WITH_MESSAGE = 1
 """Of `sys.exit("words")`, which Python writes last; another code is told of before, or never."""
-_NO_REPLICA = (
-    ConditionReason.INVALID_SPEC,
-    ConditionReason.DEADLINE_EXCEEDED,
-    ConditionReason.QUEUE_MAX_DURATION,
-)
+_NO_REPLICA = (ConditionReason.INVALID_SPEC, *ENDED_FROM_OUTSIDE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,10 @@ class ConditionReason(StrEnum):
     NOT_OBSERVED = "CollectivesNotObserved"
 
 
+ENDED_FROM_OUTSIDE = (ConditionReason.DEADLINE_EXCEEDED, ConditionReason.QUEUE_MAX_DURATION)
+"""Reasons of a failed job that no replica of it is to blame for."""
+
+
 class EventReason(StrEnum):
     """Reasons of Events on the job.
 
