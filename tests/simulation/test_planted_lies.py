@@ -104,7 +104,7 @@ LIES: Mapping[str, Lie] = {
     ),
     "hide why a viewer cannot be used": (
         viewer_links,
-        "_condition",
+        "find_condition",
         lambda *_: {},
         "tensorboard tells",
     ),

@@ -66,7 +66,7 @@ def check_size(job: Job, replicas: int) -> int | None:
         )
     if job.is_over:
         raise CommandError(f"{job} cannot be scaled: it has ended ({job.phase})")
-    least, most = job.elastic.get("minReplicas", 1), job.elastic.get("maxReplicas")
+    least, most = job.min_replicas, job.elastic.get("maxReplicas")
     if replicas < least or (most is not None and replicas > most):
         raise CommandError(
             f"{job} cannot have {replicas} replicas: spec.elastic allows {least} to {most}"

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from trainyard.client.object_views import ListAt, Object, ObjectAt, TextAt
 from trainyard.client.pod_views import ContainerView, PodView, in_order
-from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
+from trainyard.kinds.kind import BACKOFF_LIMIT, MIN_REPLICAS, Kind
 from trainyard.kinds.shared import child_names
 from trainyard.kinds.shared.pods.container_roles import INIT
 from trainyard.kinds.shared.reasons import NEVER_HERE
+from trainyard.kube.object_conditions import find_condition
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
@@ -73,6 +74,7 @@ class Job:
     run_policy = ObjectAt("spec", "runPolicy")
     elastic = ObjectAt("spec", "elastic")
     pause_mode = ObjectAt("spec", "runMode", "pause")
+
     debug_mode = ObjectAt("spec", "runMode", "debug")
     queue = TextAt("spec", "scheduler", "t9kScheduler", "queue")
     """The queue that it asks for; empty without one."""
@@ -95,6 +97,11 @@ class Job:
     def backoff_limit(self) -> int:
         """Restarts that the whole job may spend, where its kind counts them so."""
         return int(self.run_policy.get("backoffLimit", BACKOFF_LIMIT))
+
+    @property
+    def min_replicas(self) -> int:
+        """How few replicas it may have, if it is elastic."""
+        return int(self.elastic.get("minReplicas", MIN_REPLICAS))
 
     def restart_policy(self, replica: str) -> tuple[str, int]:
         """Restart policy and limit of a replica such as `worker-0`."""
@@ -164,7 +171,7 @@ class Job:
 
     def condition(self, kind: str) -> Object:
         """One of its conditions; empty when there is none."""
-        return next((each for each in self.conditions if each.get("type") == kind), {})
+        return find_condition(self.status, kind)
 
     def replica_status(self, replica: str) -> Object:
         """What the status has of a replica such as `worker-0`; empty if it has none of it."""

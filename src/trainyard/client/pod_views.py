@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from trainyard.client.object_views import ListAt, Object, ObjectAt, TextAt
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.pods.container_roles import sidecars_of
+from trainyard.kube.object_conditions import find_condition
 from trainyard.schema.dataclass import dataclass
 
 
@@ -148,7 +149,7 @@ class PodView:
 
     def condition(self, kind: str) -> Object:
         """A condition; empty when there is none."""
-        return next((each for each in self.conditions if each.get("type") == kind), {})
+        return find_condition(self.status, kind)
 
     @property
     def no_place(self) -> str | None:

@@ -218,7 +218,7 @@ def degraded(situation: Situation) -> Iterator[Cause]:
             awaited = sum(counts.get(phase, 0) for phase in _AWAITED)
             yield Cause(
                 f"it is elastic and runs with {running} of {expected} replicas",
-                (f"it needs {elastic.get('minReplicas', 1)} at least",),
+                (f"it needs {situation.job.min_replicas} at least",),
                 (f"{_joining(awaited)} as soon as possible",) if awaited else (),
             )
     failure = situation.job.condition("ReplicaFailure")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from trainyard.embedded.clock import now_text
 from trainyard.embedded.storage.journal import Object
+from trainyard.kube.object_conditions import find_condition
 
 _TYPE = "DisruptionTarget"
 
@@ -14,7 +15,7 @@ _TYPE = "DisruptionTarget"
 def with_disruption_target(pod: Object, reason: str, message: str) -> Object:
     """`pod` with the condition in its status; an existing one keeps its lastTransitionTime."""
     conditions = pod.get("status", {}).get("conditions") or ()
-    had: Object = next((each for each in conditions if each["type"] == _TYPE), {})
+    had = find_condition(pod.get("status"), _TYPE)
     since = had.get("lastTransitionTime") if had.get("status") == "True" else None
     target = {
         "type": _TYPE,

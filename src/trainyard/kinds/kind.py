@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 BACKOFF_LIMIT = 3
 """Restarts of a job whose `runPolicy` does not say how many (decision 4)."""
+MIN_REPLICAS = 1
+"""Of an elastic job whose `elastic` does not say how few it may have."""
 LAUNCH_TIMEOUT_SECONDS = 600
 """Seconds of a launch over ssh whose `runPolicy` does not say how many (decision 101)."""
 

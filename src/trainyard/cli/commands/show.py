@@ -164,7 +164,7 @@ def _elastic(job: Job) -> str:
     if not job.is_elastic:
         return ""
     expected = elastic.get("expectedReplicas", "?")
-    bounds = f"{elastic.get('minReplicas', 1)} to {elastic.get('maxReplicas', expected)}"
+    bounds = f"{job.min_replicas} to {elastic.get('maxReplicas', expected)}"
     return f"{expected} replicas expected, {bounds} allowed"
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, WithJsonSchema
 
-from trainyard.kinds.kind import BACKOFF_LIMIT, LAUNCH_TIMEOUT_SECONDS
+from trainyard.kinds.kind import BACKOFF_LIMIT, LAUNCH_TIMEOUT_SECONDS, MIN_REPLICAS
 from trainyard.kinds.shared import workload
 from trainyard.kinds.shared.failure_policy.failure_policy_spec import (
     POD_FAILURE_POLICY,
@@ -240,7 +240,8 @@ class Elastic(Model):
         default=False, description="Whether the job is elastic. Defaults to false."
     )
     min_replicas: Count = Field(
-        default=1, description="The job runs from this many replicas up. Immutable. Defaults to 1."
+        default=MIN_REPLICAS,
+        description="The job runs from this many replicas up. Immutable. Defaults to 1.",
     )
     max_replicas: Count | None = Field(
         default=None,

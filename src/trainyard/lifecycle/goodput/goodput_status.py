@@ -14,6 +14,7 @@ from typing import Any
 from trainyard.kinds.shared.goodput.goodput_parts import GoodputPart
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
 from trainyard.kinds.shared.workload import Scope
+from trainyard.kube.object_conditions import find_condition
 from trainyard.lifecycle.goodput.goodput_work import TrackedWork, update_work
 from trainyard.lifecycle.internal_status import (
     EVICTED,
@@ -93,7 +94,7 @@ def _trains(context: ReconcileContext, work: TrackedWork | None) -> bool:
 
 
 def _is_hung(status: Mapping[str, Any]) -> bool:
-    return _condition(status, ConditionType.HUNG).get("status") == "True"
+    return find_condition(status, ConditionType.HUNG).get("status") == "True"
 
 
 def _count_hang_as_hung(goodput: Obj, seconds: float) -> None:
@@ -225,7 +226,7 @@ def _current_part(status: Mapping[str, Any], internal: InternalStatus) -> Goodpu
         return None
     if internal.paused:
         return GoodputPart.PAUSED
-    running = _condition(status, ConditionType.RUNNING)
+    running = find_condition(status, ConditionType.RUNNING)
     if internal.evicted or (running.get("status") != "True" and running.get("reason") in _QUEUED):
         return GoodputPart.QUEUED
     if running.get("status") == "True":
@@ -233,10 +234,6 @@ def _current_part(status: Mapping[str, Any], internal: InternalStatus) -> Goodpu
     before = internal.attempts[-2] if len(internal.attempts) > 1 else {}
     is_again = internal.ready_at or (before and before.get("reason") not in (PAUSED, EVICTED))
     return GoodputPart.RESTARTING if is_again else GoodputPart.STARTING
-
-
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
 
 
 def _known_parts(known: Mapping[str, Any]) -> Obj:

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainyard.kinds.shared.scheduling import kueue_workload
 from trainyard.kinds.shared.workload import Manifest, Workload, WorkloadRequest
+from trainyard.kube.object_conditions import find_condition
 from trainyard.lifecycle.observed import Flavor, Observed, Owned
 from trainyard.schema.dataclass import dataclass
 
@@ -78,16 +79,7 @@ class PodPlacement:
 
 def is_true(owned: Owned, kind: str) -> bool:
     """Whether a condition is True."""
-    return condition(owned, kind).get("status") == "True"
-
-
-def condition(owned: Owned, kind: str) -> Mapping[str, Any]:
-    """The condition, or an empty one."""
-    for each in owned.status.get("conditions") or ():
-        if each.get("type") == kind:
-            found: Mapping[str, Any] = each
-            return found
-    return {}
+    return find_condition(owned.status, kind).get("status") == "True"
 
 
 def is_admitted(owned: Owned) -> bool:
@@ -100,7 +92,7 @@ def is_admitted(owned: Owned) -> bool:
 
 
 def _is_replaced(owned: Owned) -> bool:
-    return condition(owned, "Finished").get("reason") == "WorkloadSliceReplaced"
+    return find_condition(owned.status, "Finished").get("reason") == "WorkloadSliceReplaced"
 
 
 def find_admission(workload: Workload, observed: Observed) -> Admission | None:
@@ -220,7 +212,10 @@ def describe_wait(admission: Admission) -> str:
 
 
 def _describe_reason(owned: Owned) -> str:
-    evicted, reserved = condition(owned, "Evicted"), condition(owned, "QuotaReserved")
+    evicted, reserved = (
+        find_condition(owned.status, "Evicted"),
+        find_condition(owned.status, "QuotaReserved"),
+    )
     if owned.spec.get("active") is False:
         return "it is deactivated (spec.active is false)" + _quote_message(evicted)
     if evicted.get("status") == "True":

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from trainyard.kinds.shared.workload import Workload
+from trainyard.kube.object_conditions import find_condition
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.kueue import kueue_admission
 from trainyard.lifecycle.kueue.kueue_admission import Admission
@@ -103,7 +104,7 @@ def return_quota(admission: Admission, now: datetime) -> Iterator[Patch]:
         or not kueue_admission.is_true(owned, "QuotaReserved")
     ):
         return
-    evicted = kueue_admission.condition(owned, "Evicted")
+    evicted = find_condition(owned.status, "Evicted")
     reason, message = evicted.get("reason", "Evicted"), evicted.get("message", "")
     again = reason in _REQUEUED_AT_ONCE
     changes = [
@@ -111,10 +112,10 @@ def return_quota(admission: Admission, now: datetime) -> Iterator[Patch]:
         _condition("QuotaReserved", False, "Pending", message),
         _condition("Admitted", False, "NoReservation", "The workload has no reservation"),
     ]
-    if kueue_admission.condition(owned, "PodsReady"):
+    if find_condition(owned.status, "PodsReady"):
         changes.append(_condition("PodsReady", False, "WaitForStart", _NOT_READY))
     status: dict[str, Any] = {"admission": None}
-    since = parse(kueue_admission.condition(owned, "Admitted").get("lastTransitionTime"))
+    since = parse(find_condition(owned.status, "Admitted").get("lastTransitionTime"))
     if kueue_admission.is_true(owned, "Admitted") and since is not None:
         before = owned.status.get("accumulatedPastExecutionTimeSeconds") or 0
         spent = max(int((now - since).total_seconds()), 0)
@@ -143,7 +144,7 @@ _RECOVERS = "At least one pod has failed, waiting for recovery"
 
 def report_pods_ready(owned: Owned, now: datetime, *, ready: bool) -> Iterator[Patch]:
     """Whether all pods run or have succeeded, by which Kueue judges (`waitForPodsReady`)."""
-    before = kueue_admission.condition(owned, "PodsReady")
+    before = find_condition(owned.status, "PodsReady")
     was_ready = before.get("status") == "True"
     recovers = before.get("reason") in ("WaitForRecovery", "Recovered")
     if ready:

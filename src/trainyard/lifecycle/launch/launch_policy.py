@@ -78,26 +78,16 @@ def report_launch(context: ReconcileContext, status: StatusBuilder) -> PolicyRes
     """Put into the status how the launch stands; wakes when there may be more to say."""
     launch = pending_launch(context)
     if launch is not None:
-        if is_slow(context, launch):
+        look_again = launch.since + NOTICE_AFTER
+        if context.now >= look_again:
             status.set_not_launched(launch.probe_output)
-        return PolicyResult(wake_at=next_look_at(context, launch))
+            look_again = context.now + LOOK_AGAIN
+        return PolicyResult(wake_at=min(launch.due, look_again))
     if has_started(context):
         status.set_launched(host_differences(context))
     else:
         status.set_not_launched(None)
     return NOTHING
-
-
-def next_look_at(context: ReconcileContext, launch: PendingLaunch) -> datetime:
-    """When there may be more to tell of it."""
-    worth_a_word = launch.since + NOTICE_AFTER
-    later = worth_a_word if context.now < worth_a_word else context.now + LOOK_AGAIN
-    return min(launch.due, later)
-
-
-def is_slow(context: ReconcileContext, launch: PendingLaunch) -> bool:
-    """Whether it is worth a word."""
-    return context.now >= launch.since + NOTICE_AFTER
 
 
 def _launching_replica(context: ReconcileContext) -> Replica | None:

@@ -43,21 +43,19 @@ def _is_whole(entry: Obj) -> bool:
 
 
 def _parse_internal(internal: Obj) -> Obj:
-    found = {
-        key: value for key, value in internal.items() if key != "repeat" or _is_whole_repeat(value)
-    }
+    found = _without_broken_repeat(internal)
     if records := internal.get("replicas"):
         found["replicas"] = {
-            name: {
-                key: part
-                for key, part in record.items()
-                if key != "repeat" or _is_whole_repeat(part)
-            }
+            name: _without_broken_repeat(record)
             for name, record in records.items()
             if "attempt" in record
         }
     return found
 
 
-def _is_whole_repeat(repeat: Obj) -> bool:
-    return {"cause", "times"} <= repeat.keys()
+def _without_broken_repeat(record: Obj) -> Obj:
+    return {
+        key: value
+        for key, value in record.items()
+        if key != "repeat" or {"cause", "times"} <= value.keys()
+    }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from trainyard.kinds.shared.viewer import ViewerCondition, ViewerPhase, ViewerReason
 from trainyard.kinds.shared.workload import Dependent, Workload
+from trainyard.kube.object_conditions import find_condition
 from trainyard.kube.resources import Resource
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Observed, Owned
@@ -49,9 +49,10 @@ def _link(workload: Workload, dependent: Dependent, observed: Observed) -> dict[
     }
     if found is not None and found.status.get("phase") == ViewerPhase.RUNNING:
         return status | _link_fields(f"{resource.kind} [{name}] is ready", found, ready=True)
-    why = _condition(found, ViewerCondition.READY).get("message") or ""
     if found is None:
         why = _refused(resource, name, observed)
+    else:
+        why = find_condition(found.status, ViewerCondition.READY).get("message") or ""
     note = f"{resource.kind} [{name}] is not ready" + (f": {why}" if why else "")
     fields = _link_fields(note, found, ready=False)
     return status | fields | ({"type": "Warning"} if why and found is None else {})
@@ -69,7 +70,7 @@ def _refused(resource: Resource, name: str, observed: Observed) -> str:
 
 
 def _link_fields(note: str, found: Owned | None, *, ready: bool) -> dict[str, Any]:
-    logs = _condition(found, ViewerCondition.LOGS_SERVED)
+    logs = find_condition(found.status if found else None, ViewerCondition.LOGS_SERVED)
     if logs.get("status") == "False":
         note += f"; {logs.get('message', '')}"
     failed = found is not None and found.status.get("phase") == ViewerPhase.FAILED
@@ -81,8 +82,3 @@ def _link_fields(note: str, found: Owned | None, *, ready: bool) -> dict[str, An
         "type": "Warning" if failed or logs.get("reason") in _WARNING_REASONS else "Normal",
     }
     return fields | ({"url": url} if url else {})
-
-
-def _condition(found: Owned | None, kind: ViewerCondition) -> Mapping[str, Any]:
-    conditions = (found.status.get("conditions") or ()) if found else ()
-    return next((c for c in conditions if c.get("type") == kind), {})

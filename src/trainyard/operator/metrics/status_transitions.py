@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
+from trainyard.kube.object_conditions import find_condition
 from trainyard.lifecycle.internal_status import final_phase
 from trainyard.schema.times import parse
 
@@ -47,9 +48,9 @@ def _started(
     started = parse(after.get("startTime"))
     if created is None or started is None or "startTime" in before:
         return None
-    if _condition(after, ConditionType.PAUSED):
+    if find_condition(after, ConditionType.PAUSED):
         return None
-    runs = _condition(after, ConditionType.RUNNING).get("status") == "True"
+    runs = find_condition(after, ConditionType.RUNNING).get("status") == "True"
     if not runs and final_phase(after) != Phase.SUCCEEDED:  # it failed before all replicas ran
         return None
     return max(0.0, (started - created).total_seconds())
@@ -60,12 +61,7 @@ def _end(status: Mapping[str, Any], now: datetime) -> JobEnd:
     ended = parse(status.get("completionTime")) or now
     seconds = None if started is None else max(0.0, (ended - started).total_seconds())
     phase = final_phase(status)
-    condition = _condition(status, ConditionType.FAILED) if phase == Phase.FAILED else {}
+    condition = find_condition(status, ConditionType.FAILED) if phase == Phase.FAILED else {}
     return JobEnd(
         phase, str(condition.get("reason", "")), str(condition.get("message", "")), seconds
     )
-
-
-def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    found = (c for c in status.get("conditions") or () if c.get("type") == kind)
-    return next(found, {})

@@ -9,6 +9,7 @@ from datetime import datetime
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
+from trainyard.kube.object_conditions import find_condition
 from trainyard.operator.metrics.gauges import MetricsSnapshot
 from trainyard.operator.metrics.label_values import END_REASONS, known_or_other
 from trainyard.operator.reconcile.job_records import JobRecord
@@ -79,8 +80,5 @@ def _attempt_start(job: JobRecord) -> datetime | None:
 
 def _not_running_reason(job: JobRecord) -> str:
     """The reason of the job's Running condition; "" where nothing is wrong."""
-    for condition in (job.status or {}).get("conditions") or ():
-        if condition.get("type") == ConditionType.RUNNING:
-            reason = str(condition.get("reason", ""))
-            return "" if reason == ConditionReason.NONE else known_or_other(END_REASONS, reason)
-    return ""
+    reason = str(find_condition(job.status, ConditionType.RUNNING).get("reason", ""))
+    return "" if reason == ConditionReason.NONE else known_or_other(END_REASONS, reason)
