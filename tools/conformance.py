@@ -129,15 +129,19 @@ def _not_honoured() -> dict[str, str]:
     texts = [
         ("pod", text)
         for name, value in fields.POD.items()
-        for text in fields.told({name: value}, {})
+        for text in fields.unsupported({name: value}, {})
     ]
     texts += [
         ("container", text.replace(" of container main", "", 1))
         for name, value in fields.CONTAINER.items()
-        for text in fields.told({}, {name: value})
+        for text in fields.unsupported({}, {name: value})
     ]
     for name in fields.SERVICE:
-        text = fields.told_of_service(name).removeprefix("Service s: ").removeprefix(f"{name}: ")
+        text = (
+            fields.unsupported_of_service(name)
+            .removeprefix("Service s: ")
+            .removeprefix(f"{name}: ")
+        )
         texts.append(("Service", f"{name}: {text}"))
     split = [(of, *text.partition(": ")[::2]) for of, text in texts]
     return {f"{of}: `{name}`": why for of, name, why in split}

@@ -89,8 +89,8 @@ def test_metrics_that_differ_are_told_but_are_no_other_result() -> None:
 
 def test_a_report_is_the_baseline_of_another() -> None:
     before = ChaosResult("Succeeded", 10.0, goodput={"training": 8.0, "starting": 2.0})
-    told = json.dumps(report(before, before).content())
-    assert read_baseline(told) == before
+    text = json.dumps(report(before, before).content())
+    assert read_baseline(text) == before
     assert before.share == pytest.approx(0.8)
 
 

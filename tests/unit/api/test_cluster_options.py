@@ -26,16 +26,16 @@ OPTIONS: list[ClusterOptions] = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_words_say_what_was_asked_for(options: ClusterOptions) -> None:
-    told: list[ClusterShape] = []
+    shapes: list[ClusterShape] = []
 
     @click.command()
     @cluster_options
     def command(options: ClusterShape) -> None:
-        told.append(options)
+        shapes.append(options)
 
     shape = shape_of(options)
     command.main([*_words(shape)], standalone_mode=False)
-    (found,) = told
+    (found,) = shapes
     assert (found.network, found.allowed_ports) == (shape.network, shape.allowed_ports)
     assert (found.is_strict, found.isolation) == (shape.is_strict, shape.isolation)
     assert (found.passed, found.resources) == (shape.passed, shape.resources)

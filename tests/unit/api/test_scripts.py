@@ -38,7 +38,7 @@ def pods(text: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_everything_that_can_be_said_makes_a_manifest_without_problems(launcher: str) -> None:
     is_alone = launcher in ("plain", "none")
-    said = script(
+    manifest = script(
         launcher,
         arguments=("--epochs", "3"),
         processes=1 if is_alone else 2,
@@ -50,9 +50,9 @@ def test_everything_that_can_be_said_makes_a_manifest_without_problems(launcher:
         queue="night",
         timeout_seconds=60 if launcher in ("torchrun", "plain", "deepspeed") else None,
     )
-    text = script_objects.text(said, folder="/work", heading=["Made by: x", ""])
+    text = script_objects.text(manifest, folder="/work", heading=["Made by: x", ""])
     assert pods(text)
-    plain = json.loads(json.dumps(script_objects.objects(said, folder="/work")))
+    plain = json.loads(json.dumps(script_objects.objects(manifest, folder="/work")))
     assert [each.raw for each in read(text).documents] == plain
     assert [each.raw for each in read_objects(plain).documents] == plain
     bare = "\n".join(line.split("  # ")[0] for line in text.splitlines())
@@ -84,8 +84,8 @@ def test_words_of_the_command_line_arrive_as_they_were_written(
     launcher: str, form: Any, words: list[str]
 ) -> None:
     interpreter = "" if form == "program" else "python"
-    said = script(launcher, form=form, arguments=TRICKY, interpreter=interpreter)
-    container = _main(pods(script_objects.text(said))[0])
+    manifest = script(launcher, form=form, arguments=TRICKY, interpreter=interpreter)
+    container = _main(pods(script_objects.text(manifest))[0])
     found = [*container.get("command", ()), *container.get("args", ())]
     wanted = [
         *words,
@@ -103,8 +103,8 @@ def test_a_launch_over_ssh_takes_words_as_they_are(form: Any, field: str) -> Non
 
 
 def test_what_colossalai_run_passes_through_a_shell_is_quoted() -> None:
-    said = script("colossalai", arguments=("a b", "plain", "$HOME"))
-    job = read(script_objects.text(said)).documents[0].raw
+    manifest = script("colossalai", arguments=("a b", "plain", "$HOME"))
+    job = read(script_objects.text(manifest)).documents[0].raw
     assert job["spec"]["torchConfig"]["script"] == ["train.py", "'a b'", "plain", "'$HOME'"]
 
 
@@ -131,8 +131,10 @@ def test_a_carried_script_is_the_text_in_a_config_map() -> None:
     content = 'print("replicas: 1")\n\n\tx = "é"\nif True:\n    pass'
     text = script_objects.text(script("plain", target="a/my train.py"), content=content)
     config, job = (document.raw for document in read(text).documents)
-    said = script("plain", target="a/my train.py")
-    assert [config, job] == json.loads(json.dumps(script_objects.objects(said, content=content)))
+    manifest = script("plain", target="a/my train.py")
+    assert [config, job] == json.loads(
+        json.dumps(script_objects.objects(manifest, content=content))
+    )
     assert config["data"] == {"my_train.py": content}
     container = _main(pods(text)[0])
     assert container["command"] == ["python", f"{script_objects.CONFIG_MAP_PATH}/my_train.py"]
@@ -148,5 +150,5 @@ def test_a_folder_is_named_only_where_it_is_not_the_manifests_own() -> None:
 
 
 def test_the_interpreter_has_the_name_that_it_has_here() -> None:
-    said = replace(script("plain"), interpreter="python3")
-    assert _main(pods(script_objects.text(said))[0])["command"] == ["python3", "train.py"]
+    manifest = replace(script("plain"), interpreter="python3")
+    assert _main(pods(script_objects.text(manifest))[0])["command"] == ["python3", "train.py"]

@@ -57,7 +57,7 @@ def patient(tmp_path: Path, python: Python) -> DoctorContext:
 
 
 @pytest.mark.parametrize(
-    ("python", "state", "said"),
+    ("python", "state", "expected"),
     [
         (TRAINS, "ok", r"3.12.1 (/env/bin/python), torch 2.5.0+cu124"),
         (Python("/env/bin/python", "3.12.1"), "note", "without torch"),
@@ -65,10 +65,10 @@ def patient(tmp_path: Path, python: Python) -> DoctorContext:
         (Python(), "problem", "there is none in the PATH"),
     ],
 )
-def test_pythons(tmp_path: Path, python: Python, state: str, said: str) -> None:
+def test_pythons(tmp_path: Path, python: Python, state: str, expected: str) -> None:
     [found] = machine_checks.python(patient(tmp_path, python))
     assert (found.state, bool(found.fix)) == (state, state != "ok")
-    assert said in found.text
+    assert expected in found.text
 
 
 def test_launchers_are_looked_for_where_replicas_find_them(
@@ -87,7 +87,7 @@ def test_launchers_are_looked_for_where_replicas_find_them(
 
 
 @pytest.mark.parametrize(
-    ("tool", "python", "state", "said"),
+    ("tool", "python", "state", "expected"),
     [
         ("echo NVIDIA A100; echo NVIDIA A100", TRAINS, "ok", "2 (NVIDIA A100)"),
         ("echo NVIDIA A100", TRAINS._replace(cuda=""), "note", "which torch 2.5.0+cu124 cannot"),
@@ -100,7 +100,7 @@ def test_gpus(
     tool: str,
     python: Python,
     state: str,
-    said: str,
+    expected: str,
 ) -> None:
     (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
@@ -108,4 +108,4 @@ def test_gpus(
     monkeypatch.setattr(machine_checks, "detect", lambda: (0, 1))
     [found] = machine_checks.gpus(patient(tmp_path, python))
     assert found.state == state
-    assert said in found.text
+    assert expected in found.text

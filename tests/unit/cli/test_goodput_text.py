@@ -11,8 +11,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_time_goes_on_since_the_last_write() -> None:
-    told = {"starting": 10.0, "training": 50.0, "state": "training"}
-    status = {"goodput": {**told, "asOf": render(NOW - timedelta(seconds=40))}}
+    goodput = {"starting": 10.0, "training": 50.0, "state": "training"}
+    status = {"goodput": {**goodput, "asOf": render(NOW - timedelta(seconds=40))}}
     assert (
         goodput_text(status, NOW) == f"90 % of 100s: 10s starting, 90s training\n[ssss{'=' * 36}]"
     )

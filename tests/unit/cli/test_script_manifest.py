@@ -463,10 +463,10 @@ def test_a_variable_of_the_shell_goes_by_a_secret(
 )
 def test_a_secret_that_is_typed_openly_is_told_in_one_line(variable: str, is_told: bool) -> None:
     name, _, value = variable.partition("=")
-    said = made("--env", variable, "train.py")[1]
-    lines = [line for line in said.splitlines() if line.startswith(f"warning: --env {name}=… ")]
+    error = made("--env", variable, "train.py")[1]
+    lines = [line for line in error.splitlines() if line.startswith(f"warning: --env {name}=… ")]
     assert len(lines) == is_told
-    assert value not in said or value == "1"
+    assert value not in error or value == "1"
 
 
 def test_without_a_script_the_likely_one_is_proposed(folder: Path) -> None:

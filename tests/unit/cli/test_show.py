@@ -67,16 +67,16 @@ def section(text: str, title: str) -> list[str]:
 
 def test_the_facts_come_first() -> None:
     facts = dict(line.split(":", 1) for line in page().split("\n\n")[0].splitlines())
-    told = {key: value.strip() for key, value in facts.items()}
-    assert told["Phase"] == "Running"
-    assert told["Running"] == "1/2"
-    assert told["Restarts"] == "1 of 5"
-    assert told["Elastic"] == "2 replicas expected, 1 to 4 allowed"
-    assert told["Deadline"] == "3600 s from the start"
-    assert told["TensorBoard"] == "http://127.0.0.1:31234"
-    assert told["Logs"] == "/state/pods/x"
-    assert told["Duration"] == "50s"
-    assert "Ended" not in told
+    stripped = {key: value.strip() for key, value in facts.items()}
+    assert stripped["Phase"] == "Running"
+    assert stripped["Running"] == "1/2"
+    assert stripped["Restarts"] == "1 of 5"
+    assert stripped["Elastic"] == "2 replicas expected, 1 to 4 allowed"
+    assert stripped["Deadline"] == "3600 s from the start"
+    assert stripped["TensorBoard"] == "http://127.0.0.1:31234"
+    assert stripped["Logs"] == "/state/pods/x"
+    assert stripped["Duration"] == "50s"
+    assert "Ended" not in stripped
 
 
 def test_a_replica_is_a_line_with_exit_and_pod() -> None:

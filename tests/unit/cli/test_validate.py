@@ -135,8 +135,8 @@ def test_a_cluster_that_cannot_be_meant_is_told(
     options: Sequence[str], said: str, tmp_path: Path
 ) -> None:
     result = _validate(tmp_path, _JOB, *options)
-    told = isinstance(result.exception, TrainyardError | click.ClickException)
-    assert said in (str(result.exception) if told else result.output)
+    is_error = isinstance(result.exception, TrainyardError | click.ClickException)
+    assert said in (str(result.exception) if is_error else result.output)
     assert result.exit_code != 0
 
 

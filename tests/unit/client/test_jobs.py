@@ -160,8 +160,8 @@ def test_a_kind_without_a_common_budget_counts_the_restarts_of_its_replicas() ->
     ],
 )
 def test_a_policy_that_the_spec_leaves_out_is_the_models_default(kind: str, spec: Any) -> None:
-    told = found(job(kind=kind)).restart_policy("worker-0")
-    assert told == (spec.restart_policy, RunPolicy().backoff_limit)
+    policy = found(job(kind=kind)).restart_policy("worker-0")
+    assert policy == (spec.restart_policy, RunPolicy().backoff_limit)
 
 
 @pytest.mark.parametrize("spec", [GenericReplicaSpec(type="a"), ColossalReplicaSpec(type="a")])

@@ -80,18 +80,18 @@ async def followed(
     kept: Kept | None = None,
 ) -> tuple[bytes, list[KubeError]]:
     """What a follower tells of the log of one container, and of its errors."""
-    told: list[bytes] = []
+    chunks: list[bytes] = []
     errors: list[KubeError] = []
     request = request or LogRequest(follow=True)
     async with serving(folder, answers) as client:
         logs = LogFollower(
-            client, request, lambda _, __, lines: told.append(lines), errors.append, kept
+            client, request, lambda _, __, lines: chunks.append(lines), errors.append, kept
         )
         async with asyncio.TaskGroup() as group:
             running = PodView(pod(states={"pytorch": {"running": {}}}))
             logs.begin(group, running, ["pytorch"])
             logs.begin(group, running, ["pytorch"])  # each is streamed once
-    return b"".join(told), errors
+    return b"".join(chunks), errors
 
 
 @pytest.mark.parametrize("cut", [1, 30, 38, 40, 80, 110, 120, 160, 190, SIZE - 1, SIZE])
@@ -180,18 +180,20 @@ async def test_a_log_that_is_slow_to_read_is_read_to_its_end_if_it_has_one(
             writer.close()
             served.set()
 
-    told: list[bytes] = []
+    chunks: list[bytes] = []
     socket = str(tmp_path / "api.sock")
     server = await asyncio.start_unix_server(serve, socket)
     async with server, Client.unix(socket) as client:
         request = LogRequest(follow=True)
-        logs = LogFollower(client, request, lambda _, __, lines: told.append(lines), lambda _: None)
+        logs = LogFollower(
+            client, request, lambda _, __, lines: chunks.append(lines), lambda _: None
+        )
         async with asyncio.TaskGroup() as group:
             ended = {state: {"exitCode": 0}}
             logs.begin(group, PodView(pod(states={"pytorch": ended})), ["pytorch"])
             await logs.drain(patience)
         await served.wait()
-    assert (b"".join(told) == TEXT) is is_whole
+    assert (b"".join(chunks) == TEXT) is is_whole
 
 
 BAR = (LOG[-1][0], b"\r 10%|#  |\r 50%|## |\r 90%|###|")  # of the time of the line before
@@ -207,21 +209,21 @@ def test_the_line_that_is_being_written_is_seen_growing_and_is_never_an_old_one(
     expected = stream if keeps_times else [line + b"\n" for _, line in log]
     whole = b"".join(stream)
     for cut in range(len(whole)):
-        reader, told, seen = Stamped(keeps_times=keeps_times), b"", set()
+        reader, lines, seen = Stamped(keeps_times=keeps_times), b"", set()
         text = whole[:cut]
         for first in (0, 4):
             for byte in text:
-                told += reader.feed(bytes([byte]))
+                lines += reader.feed(bytes([byte]))
                 if growing := reader.unfinished(0):
-                    at = told.count(b"\n")
-                    assert told == b"".join(expected[:at])
+                    at = lines.count(b"\n")
+                    assert lines == b"".join(expected[:at])
                     assert expected[at].startswith(growing)
                     seen.add(at)
             first = first if reader.since and reader.since >= log[4][0] else 0
             reader.begin_again()
             text = b"".join(stream[first:])
         assert len(log) - 1 in seen
-        assert told == b"".join(expected)
+        assert lines == b"".join(expected)
 
 
 def test_of_a_line_that_grows_the_end_can_be_had_alone() -> None:

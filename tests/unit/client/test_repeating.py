@@ -81,8 +81,8 @@ def recorded(tmp_path: Path, left_out: list[str]) -> Past:
     container = {"name": "main", "env": [{"name": "HF_TOKEN", "value": "***"}], "args": ["***"]}
     template = {"spec": {"containers": [container]}}
     obj = job(spec={"replicaSpecs": [{"type": "worker", "template": template}]})
-    told = {"objects": [{"kind": "ConfigMap", "metadata": {"name": "c"}}, obj]}
-    return Past(found(obj), Record(tmp_path, {**told, "leftOut": left_out}), is_there=False)
+    record = {"objects": [{"kind": "ConfigMap", "metadata": {"name": "c"}}, obj]}
+    return Past(found(obj), Record(tmp_path, {**record, "leftOut": left_out}), is_there=False)
 
 
 def test_what_was_not_recorded_comes_from_the_shell_or_is_asked_for(

@@ -50,8 +50,8 @@ async def test_containers_of_a_pod_are_added_up(tmp_path: Path) -> None:
 
 def test_figures_are_those_that_people_read() -> None:
     gpus = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1500m", "nvidia.com/gpu-memory": "2Gi"}
-    told = Used.of([gpus]).figures()
-    assert told == {"cpu": "1000m", "memory": "1024Mi", "gpu": "150%", "gpu_memory": "2048Mi"}
+    figures = Used.of([gpus]).figures()
+    assert figures == {"cpu": "1000m", "memory": "1024Mi", "gpu": "150%", "gpu_memory": "2048Mi"}
     assert used_by(METRICS).figures() == {"cpu": "1750m", "memory": "208Mi"}
 
 

@@ -36,7 +36,7 @@ class World:
         self.server.create("pods", "default", {"metadata": metadata, "spec": {}})
 
 
-def told(snapshot: Snapshot) -> tuple[list[str], list[str]]:
+def contents(snapshot: Snapshot) -> tuple[list[str], list[str]]:
     """The names of what changed, and of what is gone."""
     changed, gone = snapshot.changed, snapshot.gone
     return [o["metadata"]["name"] for o in changed], [o["metadata"]["name"] for o in gone]
@@ -48,14 +48,14 @@ def test_every_change_is_told_once_and_in_order() -> None:
         world.create("a")
         states = watch(world.client, PODS, "default", Selection("app"))
         async with contextlib.aclosing(states):
-            assert told(await anext(states)) == (["a"], [])
+            assert contents(await anext(states)) == (["a"], [])
             world.create("b")
-            assert told(await anext(states)) == (["b"], [])
+            assert contents(await anext(states)) == (["b"], [])
             world.server.delete(Key("pods", "default", "a"))
             snapshot = await anext(states)
             while not snapshot.gone:  # it is marked before it goes
                 snapshot = await anext(states)
-            assert told(snapshot) == ([], ["a"])
+            assert contents(snapshot) == ([], ["a"])
             assert [pod["metadata"]["name"] for pod in snapshot.present.values()] == ["b"]
 
     run(body())
@@ -74,6 +74,6 @@ def test_a_server_that_refuses_is_an_error_unless_one_is_patient() -> None:
             await asyncio.sleep(5)
             assert not first.done()
             world.fault = Fault.NONE
-            assert told(await first) == ([], [])
+            assert contents(await first) == ([], [])
 
     run(body())

@@ -73,10 +73,10 @@ SCOPES: tuple[dict[str, Any], ...] = (
 @pytest.fixture(scope="module")
 def charts() -> dict[str, list[Object]]:
     """What Helm makes of the chart, by what it was told; asked once."""
-    told: list[dict[str, Any]] = [IMAGE, ALL, NOTHING]
-    told += [{**IMAGE, "settings": scope} for scope in SCOPES]
+    values: list[dict[str, Any]] = [IMAGE, ALL, NOTHING]
+    values += [{**IMAGE, "settings": scope} for scope in SCOPES]
     names = ["default", "all", "nothing", *(f"scope {n}" for n in range(len(SCOPES)))]
-    return dict(zip(names, render(told), strict=True))
+    return dict(zip(names, render(values), strict=True))
 
 
 def named(objects: list[Object], kind: str, name: str) -> Object:
@@ -225,8 +225,8 @@ def test_schedulers_that_can_be_named_have_their_rights() -> None:
 
 
 def test_what_auto_may_find_is_granted_whether_it_is_named_or_not() -> None:
-    told = [{}, *({"gangScheduler": each} for each in ("auto", "none"))]
-    charts = render([{**IMAGE, "settings": each} for each in told])
+    values = [{}, *({"gangScheduler": each} for each in ("auto", "none"))]
+    charts = render([{**IMAGE, "settings": each} for each in values])
     by_default, auto, none = (named(each, "ClusterRole", "trainyard-operator") for each in charts)
     assert auto == by_default
     groups = {group for rule in auto["rules"] for group in rule["apiGroups"]}

@@ -31,8 +31,8 @@ def killed(replica: str, age: float) -> Object:
 
 
 def story(obj: Object, *events: Object) -> str:
-    told = situation(obj, events=events)
-    return render(told, diagnosis.causes(told))
+    seen = situation(obj, events=events)
+    return render(seen, diagnosis.causes(seen))
 
 
 def paused(command: list[str] | None = None, **status: Any) -> Object:

@@ -105,21 +105,21 @@ def test_an_init_container_that_failed_is_named() -> None:
 @pytest.mark.parametrize("probe", ["liveness", "startup"])
 def test_a_probe_that_had_the_container_ended_is_the_cause(probe: str) -> None:
     name = pod_name("worker-0")
-    said = f"{probe.capitalize()} probe failed: its command ended with 1"
+    message = f"{probe.capitalize()} probe failed: its command ended with 1"
     events = [
-        event(name, "Unhealthy", said, age=12),
+        event(name, "Unhealthy", message, age=12),
         event(name, "Killing", f"Container pytorch failed {probe} probe", warns=False, age=12),
     ]
     text = explained(143, pods=[ended(143)], events=events)
     assert f"worker-0 failed (exit code 143): its {probe} probe failed, so it was ended" in text
-    assert text.count(said) == 1, "as evidence, not again as a warning"
+    assert text.count(message) == 1, "as evidence, not again as a warning"
     assert f"{probe}Probe" in text
     assert "would have restarted it" not in text
 
 
 def test_a_probe_of_an_earlier_attempt_is_not_the_cause() -> None:
-    said = "Container c failed liveness probe"
-    killing = event(pod_name("worker-0"), "Killing", said, warns=False, age=90)
+    message = "Container c failed liveness probe"
+    killing = event(pod_name("worker-0"), "Killing", message, warns=False, age=90)
     assert "probe" not in explained(1, events=[killing])
 
 
@@ -185,12 +185,12 @@ def test_a_job_that_runs_again_tells_what_ended_the_attempt_before() -> None:
 def test_a_replica_that_is_not_ready_is_told() -> None:
     running = pod("worker-0", "Running", states={"pytorch": {"running": {}}})
     running["status"]["containerStatuses"][0]["ready"] = False
-    said = "Readiness probe failed: no answer within 1s"
+    message = "Readiness probe failed: no answer within 1s"
     obj = job("Running", aggregate={"running": 1}, tasks=[task("Running")])
-    known = situation(obj, [running], [event(pod_name("worker-0"), "Unhealthy", said)])
+    known = situation(obj, [running], [event(pod_name("worker-0"), "Unhealthy", message)])
     text = render(known, diagnosis.causes(known))
     assert "worker-0 runs, but its probes do not call it ready" in text
-    assert text.count(said) == 1
+    assert text.count(message) == 1
 
 
 def test_an_init_container_that_runs_is_not_called_unready() -> None:
@@ -241,16 +241,16 @@ def test_words_of_a_program_neither_colour_nor_clear_the_terminal() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "cannot start: "])
 def test_what_a_preflight_missed_is_the_cause(prefix: str) -> None:
-    said = "the preflight failed with exit code 2: missing are a.py on worker-0, worker-1"
-    text = explained(2, pods=[ended(2, f"trainyard: {prefix}digits-0: {said}")])
+    message = "the preflight failed with exit code 2: missing are a.py on worker-0, worker-1"
+    text = explained(2, pods=[ended(2, f"trainyard: {prefix}digits-0: {message}")])
     assert "the launch was not started: missing are a.py on worker-0, worker-1" in text
     assert "check the path" in text
     assert ("another try would end the same way" in text) is bool(prefix)
 
 
 def test_a_folder_that_a_user_may_not_enter_is_the_cause() -> None:
-    said = "cannot run python: user 1000 may not enter /root"
-    failed = ended(126, said)
+    message = "cannot run python: user 1000 may not enter /root"
+    failed = ended(126, message)
     failed["status"]["containerStatuses"][0]["state"]["terminated"]["reason"] = "ContainerCannotRun"
     obj_attempt = attempt(126) | {"reason": "ContainerCannotRun"}
     text = explained(126, pods=[failed], attempts=[obj_attempt])
@@ -330,8 +330,8 @@ def test_a_post_start_hook_that_had_the_container_ended_is_the_cause(said: str) 
 
 
 def test_a_startup_probe_that_has_yet_to_succeed_is_no_warning() -> None:
-    said = "Startup probe failed: its command ended with 1"
-    events = [event(pod_name("worker-0"), "Unhealthy", said)]
+    message = "Startup probe failed: its command ended with 1"
+    events = [event(pod_name("worker-0"), "Unhealthy", message)]
     state = {"pytorch": {"running": {"startedAt": ago(3)}}}
     known = situation(
         job("Running", tasks=[task("Running")]), [pod(phase="Running", states=state)], events

@@ -30,7 +30,7 @@ def launching(started: bool = False) -> Object:
     return found
 
 
-def told(words: str) -> Object:
+def launched(words: str) -> Object:
     message = f"Startup probe failed: trainyard: {words}\n"
     return event(pod_name("worker-0"), "Unhealthy", message)
 
@@ -56,7 +56,7 @@ def explain(
     ],
 )
 def test_host_reason_time_and_advice_are_told(reason: str, advice: str) -> None:
-    text = explain(told(f"waiting for worker-1: {reason}"))
+    text = explain(launched(f"waiting for worker-1: {reason}"))
     assert f"its launch has not started for 4m10s: waiting for worker-1: {reason}" in text
     assert "which may take 900 s in all" in text
     assert advice in text
@@ -66,14 +66,14 @@ def test_host_reason_time_and_advice_are_told(reason: str, advice: str) -> None:
 
 
 def test_the_words_of_sshd_are_evidence() -> None:
-    said = ["other output", "trainyard: sshd: fatal: no hostkeys available"]
-    text = explain(told("waiting for worker-1: Connection refused"), logs={WORKER_1: said})
+    lines = ["other output", "trainyard: sshd: fatal: no hostkeys available"]
+    text = explain(launched("waiting for worker-1: Connection refused"), logs={WORKER_1: lines})
     assert "worker-1: sshd: fatal: no hostkeys available" in text
 
 
 def test_the_end_of_a_launchers_log_is_evidence_where_no_rank_has_begun() -> None:
     logs = {pod_name("worker-0"): ["Traceback", "ValueError: too many values to unpack"]}
-    text = explain(told("colossalai run was started, but no rank has begun"), logs=logs)
+    text = explain(launched("colossalai run was started, but no rank has begun"), logs=logs)
     assert "| ValueError: too many values to unpack" in text
 
 
@@ -82,7 +82,7 @@ def test_a_launch_that_does_not_say_why_is_told_of_all_the_same() -> None:
 
 
 def test_a_launch_that_has_started_is_no_trouble() -> None:
-    assert "nothing is wrong" in explain(told("waiting for x: y"), started=True)
+    assert "nothing is wrong" in explain(launched("waiting for x: y"), started=True)
 
 
 def test_hosts_that_differ_are_told_of_while_the_job_runs() -> None:
@@ -98,17 +98,19 @@ def test_hosts_that_differ_are_told_of_while_the_job_runs() -> None:
 
 
 def test_a_launch_that_has_still_to_say_how_its_hosts_differ_does_not_wait() -> None:
-    assert "has not started" not in explain(told("preflight: torch differs: 2.3 on a; 2.1 on b"))
+    assert "has not started" not in explain(
+        launched("preflight: torch differs: 2.3 on a; 2.1 on b")
+    )
 
 
 def test_a_launch_that_took_too_long_is_told_by_what_it_waited_for() -> None:
-    said = (
+    message = (
         f"Pod[{pod_name('worker-0')}] failed (LaunchTimeout): the launch has not started within "
         f"launchTimeoutSeconds (900): waiting for {WORKER_1}: Connection refused"
     )
     conditions = [
         condition("Failed", "True", "Failed", "DeepSpeedJob digits has failed"),
-        condition("ReplicaFailure", "True", "ErrorInPod", said),
+        condition("ReplicaFailure", "True", "ErrorInPod", message),
     ]
     attempt = {"number": 1, "startTime": ago(990), "endTime": ago(10), "reason": "LaunchTimeout"}
     attempt["replica"] = pod_name("worker-0")
@@ -121,7 +123,7 @@ def test_a_launch_that_took_too_long_is_told_by_what_it_waited_for() -> None:
 
 def test_why_an_earlier_launch_was_given_up_is_none_of_the_words_of_the_next() -> None:
     """Which may be taken away before anything is told of it in the condition."""
-    said = (
+    message = (
         f"Pod[{pod_name('worker-0')}] failed (LaunchTimeout): the launch has not started within "
         "launchTimeoutSeconds (900): deepspeed was started, but no rank has begun"
     )
@@ -129,7 +131,7 @@ def test_why_an_earlier_launch_was_given_up_is_none_of_the_words_of_the_next() -
     obj = job(
         "Pending",
         kind="DeepSpeedJob",
-        conditions=[condition("ReplicaFailure", "True", "ErrorInPod", said)],
+        conditions=[condition("ReplicaFailure", "True", "ErrorInPod", message)],
         attempts=[{**taken, "replica": pod_name("worker-0")}, {"number": 3, "startTime": ago(2)}],
     )
     found = situation(obj)

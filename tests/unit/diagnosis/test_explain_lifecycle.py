@@ -75,8 +75,8 @@ def test_a_restart_is_told_with_its_cause_and_time() -> None:
 def test_an_eviction_is_told_as_one_and_not_as_a_failure_of_the_program() -> None:
     world = World(pytorch()).running()
     reason = "EvictionByEvictionAPI"
-    told = {"type": "DisruptionTarget", "status": "True", "reason": reason}
-    world.pods[world.name("2")]["status"]["conditions"] = [told]
+    target = {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    world.pods[world.name("2")]["status"]["conditions"] = [target]
     text = explained(world.take(world.name("2")).settle())
     assert f"worker-2 was taken away ({reason}), and replicas are started again" in text
     assert "its pod was evicted, as `kubectl drain` does" in text

@@ -575,9 +575,9 @@ def test_what_was_written_long_before_the_end_does_not_explain_it() -> None:
 
 
 def test_processes_that_end_with_the_same_words_are_counted() -> None:
-    said = Tail(["python: can't open file '/home/ada/train.py': [Errno 2] No such file"])
+    tail = Tail(["python: can't open file '/home/ada/train.py': [Errno 2] No such file"])
     codes = dict.fromkeys(("worker-0", "worker-1", "worker-2"), 2)
-    card = failure_card_of(failed("worker-0", codes, dict.fromkeys(codes, said)))
+    card = failure_card_of(failed("worker-0", codes, dict.fromkeys(codes, tail)))
     assert card is not None
     assert card.peers == "2 other processes failed alike"
 

@@ -133,14 +133,14 @@ def test_a_rank_that_was_asked_to_end_is_not_to_blame() -> None:
 
 
 def test_our_launch_names_the_rank_and_its_replica() -> None:
-    said = ["trainyard: rank 3 on worker-1 failed with exit code 137 (SIGKILL)"]
-    assert find_blamed_rank(said) == BlamedRank("worker-1", 3, 137)
+    lines = ["trainyard: rank 3 on worker-1 failed with exit code 137 (SIGKILL)"]
+    assert find_blamed_rank(lines) == BlamedRank("worker-1", 3, 137)
     assert find_blamed_rank(["trainyard: worker-1 was lost: no answer"]) == BlamedRank("worker-1")
 
 
 def test_the_last_lines_of_a_program_are_no_launchers() -> None:
-    said = own_lines(tail("words.plain.worker-0").lines)
-    assert said[-1] == "no checkpoint in /ckpt: give --resume-from"
+    lines = own_lines(tail("words.plain.worker-0").lines)
+    assert lines[-1] == "no checkpoint in /ckpt: give --resume-from"
     assert own_lines(tail("silent.torchrun.worker-0").lines) == ()
     alone = ["Failures:", "  <NO_OTHER_FAILURES>", "-" * 60, "  rank      : 1 (local_rank: 0)"]
     assert own_lines(alone) == (), "the report where no other rank was there to be ended"

@@ -58,12 +58,12 @@ def said_by(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_whatever_asks_for_a_gpu_is_understood() -> None:
     pytest.importorskip("torch")
     done = said_by(_PROGRAM, json.dumps(_CALLS))
-    told = dict(map(json.loads, done.stdout.splitlines()))
-    if "" in told:
+    results = dict(map(json.loads, done.stdout.splitlines()))
+    if "" in results:
         pytest.skip("there is a GPU")
-    assert set(told) == set(_CALLS), done.stderr
-    meanings = {call: find_meaning(text) for call, text in told.items()}
-    unknown = {call: told[call] for call, found in meanings.items() if found is None}
+    assert set(results) == set(_CALLS), done.stderr
+    meanings = {call: find_meaning(text) for call, text in results.items()}
+    unknown = {call: results[call] for call, found in meanings.items() if found is None}
     assert not unknown
     assert {found.what.rpartition(", ")[0] for found in meanings.values() if found} == {
         "it asks for CUDA",

@@ -68,8 +68,8 @@ def test_odd_words_are_no_trouble(message: str) -> None:
 
 
 def test_what_varies_from_one_end_to_the_next_is_no_part_of_the_cause() -> None:
-    said = (f"2026-01-0{n}T10:00:0{n} ERROR [pid 1234{n}] vocabulary is empty" for n in "12")
-    one, two = (permanent_cause(3, "Error", words) for words in said)
+    messages = (f"2026-01-0{n}T10:00:0{n} ERROR [pid 1234{n}] vocabulary is empty" for n in "12")
+    one, two = (permanent_cause(3, "Error", words) for words in messages)
     assert one is not None
     assert two is not None
     assert one.key == two.key

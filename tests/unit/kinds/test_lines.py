@@ -17,5 +17,5 @@ from trainyard.kinds.shared.pods.shell_quoting import shell_line
 )
 def test_a_line_is_what_a_kubelet_would_run(words: list[str], line: str) -> None:
     assert shell_line(words, {}, ["RANK"]) == line
-    told = shell_line(words, {"RANK": "3 or 4"}, [])
-    assert told == f"export RANK='3 or 4'; {line}"
+    quoted = shell_line(words, {"RANK": "3 or 4"}, [])
+    assert quoted == f"export RANK='3 or 4'; {line}"

@@ -418,10 +418,10 @@ def test_what_clean_up_deletes_is_counted_as_deleted_however_it_had_ended(code: 
     world.settle().settle()
     assert world.aggregate == {"deleted": 4}
     assert world.status is not None
-    told = world.status["tasks"][0]["replicas"]
-    assert {replica["phase"] for replica in told} == {"Deleted"}
-    assert [c["exitCode"] for c in told[0]["containers"]] == [code]
-    assert told[0].get("reason") == ("Error" if code else None)
+    replicas = world.status["tasks"][0]["replicas"]
+    assert {replica["phase"] for replica in replicas} == {"Deleted"}
+    assert [c["exitCode"] for c in replicas[0]["containers"]] == [code]
+    assert replicas[0].get("reason") == ("Error" if code else None)
     assert world.condition("ReplicaFailure") == failure
 
 
@@ -434,8 +434,8 @@ def test_who_is_stopped_with_its_job_has_failed_whatever_it_answers(job: dict[st
     world.settle()
     assert world.aggregate == {"failed": 2}
     assert world.status is not None
-    told = [r["reason"] for t in world.status["tasks"] for r in t["replicas"]]
-    assert told == ["Error", "Stopped"]
+    reasons = [r["reason"] for t in world.status["tasks"] for r in t["replicas"]]
+    assert reasons == ["Error", "Stopped"]
 
 
 def test_who_is_stopped_at_the_deadline_has_failed_whatever_it_answers() -> None:
@@ -602,8 +602,8 @@ def test_replicas_that_are_stopped_after_a_failure_are_told_as_stopped() -> None
     world.exit("0", 143).pods[world.name("0")]["status"]["reason"] = "DeadlineExceeded"
     world.settle()
     assert world.status is not None
-    told = [replica.get("reason") for replica in world.status["tasks"][0]["replicas"]]
-    assert told == ["Stopped", "Error"]
+    reasons = [replica.get("reason") for replica in world.status["tasks"][0]["replicas"]]
+    assert reasons == ["Stopped", "Error"]
 
 
 def test_a_job_that_waits_for_its_replicas_wakes_for_its_deadline() -> None:

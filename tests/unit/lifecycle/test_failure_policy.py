@@ -720,8 +720,8 @@ def test_a_loss_that_counts_is_told_as_one_under_exit_code(action: str) -> None:
     lose(world, "1", "deleted")
     world.step()
     lost = f"{world.name('1')} was taken away (EvictionByEvictionAPI)"
-    told = f"PyTorchTrainingJob train has failed: {lost}"
-    assert world.condition("Failed") == ("True", "Failed", told)
+    message = f"PyTorchTrainingJob train has failed: {lost}"
+    assert world.condition("Failed") == ("True", "Failed", message)
 
 
 # What failed for good is not judged again.
@@ -756,13 +756,13 @@ def test_what_failed_for_good_by_a_rule_is_not_judged_by_the_next(
     else:
         lose(world, "1", how)
     world.step()
-    told = world.condition("ReplicaFailure")
+    condition = world.condition("ReplicaFailure")
     if is_gone:
         world.remove("1")
     world.step()
     world.settle()
     assert (world.phase, world.aggregate) == ("Running", {"running": 2, "failed": 1})
-    assert world.condition("ReplicaFailure") == told
+    assert world.condition("ReplicaFailure") == condition
     assert len(world.messages("ReplicaFailure")) == 1
     assert not world.messages("Restart")
 

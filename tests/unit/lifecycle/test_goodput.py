@@ -185,8 +185,8 @@ class Process:
             saved=self.saved,
             saving=self.saving,
         )
-        told = Progress(world.now, replica=self.replica, step=self.step, work=work)
-        world.reports = PodReports(progress=told)
+        progress = Progress(world.now, replica=self.replica, step=self.step, work=work)
+        world.reports = PodReports(progress=progress)
         world.settle()
         return self
 

@@ -29,7 +29,7 @@ PLACES = {
 def rank(number: int, kind: str, /, **changed: Any) -> RankReport:
     """One that has done so for `number` + 100 seconds, and said so a second ago."""
     line, waits = PLACES.get(kind, ([], ""))
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "attempt": 1,
         "rank": number,
         "size": 0,
@@ -42,8 +42,8 @@ def rank(number: int, kind: str, /, **changed: Any) -> RankReport:
         "waitsFor": waits,
         "ring": RING if kind == "Waiting" else [],
     }
-    told |= {"kind": "New"} if kind == "Stopped" else {}
-    found = RankReport.decode({**told, **changed}, f"worker-{number}", NOW - timedelta(seconds=1))
+    fields |= {"kind": "New"} if kind == "Stopped" else {}
+    found = RankReport.decode({**fields, **changed}, f"worker-{number}", NOW - timedelta(seconds=1))
     return replace(found, kind=kind)
 
 

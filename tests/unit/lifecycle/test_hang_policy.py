@@ -93,12 +93,12 @@ def test_another_controller_takes_no_hang_back_of_which_it_has_not_heard_enough(
     world = hanging(job())
     world.advance(1).settle()
     world.size = 2
-    told = world.status["conditions"]
-    for heard in ((), ("Waiting",), ("Waiting", "Idle")):
+    conditions = world.status["conditions"]
+    for kinds in ((), ("Waiting",), ("Waiting", "Idle")):
         began = world.said
-        world.say(*heard).said = began
+        world.say(*kinds).said = began
         world.advance(10).settle()
-        assert world.status["conditions"] == told
+        assert world.status["conditions"] == conditions
     assert world.messages("Hung") == [f"{TOLD}."]
     # Of those that it has heard, one gets on.
     world.say("Collecting").settle()
@@ -112,10 +112,10 @@ def test_another_controller_takes_no_hang_back_of_which_it_has_not_heard_enough(
 def stop(world: Reporting, *processes: int) -> Reporting:
     """As the node tells that a signal has stopped these of the second replica."""
     pod = world.pods[world.name("1")]
-    told = {"type": embedded_contract.STOPPED, "status": "True" if processes else "False"}
-    told |= {"message": embedded_contract.stopped_message(processes)} if processes else {}
-    told["lastTransitionTime"] = render(world.now)
-    pod["status"]["conditions"] = [told]
+    stopped = {"type": embedded_contract.STOPPED, "status": "True" if processes else "False"}
+    stopped |= {"message": embedded_contract.stopped_message(processes)} if processes else {}
+    stopped["lastTransitionTime"] = render(world.now)
+    pod["status"]["conditions"] = [stopped]
     return world
 
 
@@ -150,9 +150,9 @@ def test_another_process_of_its_pod_or_too_short_a_stop_is_no_hang() -> None:
 def test_waiting_for_a_busy_rank_is_told_and_never_acted_on() -> None:
     world = hanging(job("Fail"))
     world.say("Waiting", "Busy").advance(3000).settle()
-    told = world.condition("Hung")
-    assert told is not None
-    assert told[:2] == ("False", "WaitsForBusyRank")
+    hung = world.condition("Hung")
+    assert hung is not None
+    assert hung[:2] == ("False", "WaitsForBusyRank")
     assert world.phase == "Running"
 
 
@@ -185,8 +185,8 @@ def test_a_restart_that_is_beyond_the_budget_ends_the_job() -> None:
     world.advance(1).settle()
     assert world.phase == "Failed"
     assert world.status is not None
-    told = world.status["attempts"][-1]["message"]
-    assert told == "runPolicy.hang would restart, but its restarts are used up"
+    message = world.status["attempts"][-1]["message"]
+    assert message == "runPolicy.hang would restart, but its restarts are used up"
     assert any(resource == CONFIG_MAPS for resource, _ in world.owned)
 
 
@@ -251,9 +251,9 @@ def test_the_time_in_which_a_job_hung_is_told_as_that() -> None:
     world.say("Collecting", "Collecting").settle().advance(40).run().exit("0", 0).exit("1", 0)
     world.settle()
     assert world.status is not None
-    told = world.status["goodput"]
-    assert (told["hung"], told["unknown"]) == (360, 40)
-    [attempt] = told["attempts"]
+    goodput = world.status["goodput"]
+    assert (goodput["hung"], goodput["unknown"]) == (360, 40)
+    [attempt] = goodput["attempts"]
     assert (attempt["hung"], attempt["unknown"]) == (360, 40)
 
 
@@ -336,7 +336,7 @@ def test_those_that_another_library_has_apart_are_told_without_a_launcher(
 
 
 def test_replicas_that_have_groups_of_their_own_are_told() -> None:
-    told = (
+    message = (
         "worker-0 and worker-1 both have a rank 0 of 2: their process groups are not the same, and "
         "each of them trains a model of its own."
     )
@@ -344,7 +344,7 @@ def test_replicas_that_have_groups_of_their_own_are_told() -> None:
     world.running()
     world.doubles = True
     world.say("Collecting", "Collecting").settle()
-    assert world.messages("RanksApart") == [told]
+    assert world.messages("RanksApart") == [message]
     alone = Reporting(generic())
     alone.running()
     alone.doubles = True
@@ -372,15 +372,15 @@ def test_what_a_hung_replica_answers_to_its_stop_is_not_told(code: int) -> None:
     world = hanging(spec)
     world.advance(1).step()
     name = world.name("1")
-    told = f"Pod[{name}] failed (Hung)"
-    assert (world.condition("ReplicaFailure") or ("", "", ""))[2] == f"{told}: {TOLD}"
+    message = f"Pod[{name}] failed (Hung)"
+    assert (world.condition("ReplicaFailure") or ("", "", ""))[2] == f"{message}: {TOLD}"
     assert world.pods[name]["spec"]["activeDeadlineSeconds"] == 1
     world.exit("1", code)
     world.pods[name]["status"] |= {"phase": "Failed", "reason": "DeadlineExceeded"}
     world.say().settle()
     [_, entry] = world.status["tasks"][0]["replicas"]
     assert (entry["phase"], entry["reason"]) == ("Failed", "Hung")
-    assert (world.condition("ReplicaFailure") or ("", "", ""))[2] == told
+    assert (world.condition("ReplicaFailure") or ("", "", ""))[2] == message
 
 
 def test_what_a_hung_replica_answers_to_its_stop_is_no_cause() -> None:

@@ -18,7 +18,7 @@ NO_SIZES = [{**RING[0], "operation": "barrier", "sizes": []}]
 ELSEWHERE = [{**RING[0], "group": "1", "number": 9}]
 
 
-def said(
+def described(
     finding: Finding, culprit: RankReport | None, waiting: Sequence[RankReport], **more: Any
 ) -> str:
     return describe(HangVerdict(finding, NOW, culprit, tuple(waiting), **more))
@@ -31,47 +31,47 @@ def bare(number: int, kind: str = "Waiting", **more: Any) -> RankReport:
 WHOLE, OTHER = rank(0, "Waiting"), rank(2, "Waiting")
 TEXTS = [
     (
-        partial(said, Finding.HUNG, rank(1, "Idle"), [bare(0)], is_gone=True),
+        partial(described, Finding.HUNG, rank(1, "Idle"), [bare(0)], is_gone=True),
         "worker-1 (rank 1) has ended; rank 0 waits",
     ),
     (
-        partial(said, Finding.HUNG, rank(1, "Idle"), [WHOLE], is_gone=True),
+        partial(described, Finding.HUNG, rank(1, "Idle"), [WHOLE], is_gone=True),
         (
             "worker-1 (rank 1) has ended, and has not entered all_reduce #6; "
             "rank 0 waits in train.py:12"
         ),
     ),
     (
-        partial(said, Finding.STOPPED, bare(1, "Stopped"), [bare(0), bare(2)]),
+        partial(described, Finding.STOPPED, bare(1, "Stopped"), [bare(0), bare(2)]),
         "worker-1 (rank 1) is stopped by a signal; ranks 0, 2 wait",
     ),
     (
-        partial(said, Finding.STOPPED, rank(1, "Stopped"), [WHOLE, OTHER]),
+        partial(described, Finding.STOPPED, rank(1, "Stopped"), [WHOLE, OTHER]),
         (
             "worker-1 (rank 1) is stopped by a signal, and has not entered all_reduce #6; it was "
             "last seen in step, train.py:9; ranks 0, 2 wait in train.py:12"
         ),
     ),
     (
-        partial(said, Finding.BUSY, bare(1, "Busy"), [bare(0)]),
+        partial(described, Finding.BUSY, bare(1, "Busy"), [bare(0)]),
         "rank 0 waits for worker-1 (rank 1), which is busy",
     ),
     (
-        partial(said, Finding.MISMATCH, bare(1), [WHOLE]),
+        partial(described, Finding.MISMATCH, bare(1), [WHOLE]),
         (
             "the collectives do not match: worker-1 (rank 1) is in one that torch does not record; "
             "rank 0 is in all_reduce #6 of [[4]] at train.py:12"
         ),
     ),
     (
-        partial(said, Finding.MISMATCH, rank(1, "Waiting", ring=NO_SIZES), [bare(0), bare(2)]),
+        partial(described, Finding.MISMATCH, rank(1, "Waiting", ring=NO_SIZES), [bare(0), bare(2)]),
         (
             "the collectives do not match: worker-1 (rank 1) is in barrier #6 at train.py:12; "
             "ranks 0, 2 are in one that torch does not record"
         ),
     ),
     (
-        partial(said, Finding.MISMATCH, rank(1, "Waiting", ring=ELSEWHERE), [WHOLE]),
+        partial(described, Finding.MISMATCH, rank(1, "Waiting", ring=ELSEWHERE), [WHOLE]),
         (
             "the collectives do not match: worker-1 (rank 1) is in all_reduce #9 of [[4]] in "
             "process group 1 at train.py:12; rank 0 is in all_reduce #6 of [[4]] in process group "
@@ -79,59 +79,59 @@ TEXTS = [
         ),
     ),
     (
-        partial(said, Finding.HUNG, rank(1, "Idle"), [bare(0), bare(2)]),
+        partial(described, Finding.HUNG, rank(1, "Idle"), [bare(0), bare(2)]),
         "worker-1 (rank 1) sleeps in wait_for_peer, train.py:5; ranks 0, 2 wait",
     ),
     (
-        partial(said, Finding.HUNG, rank(1, "Idle", ring=RING), [WHOLE]),
+        partial(described, Finding.HUNG, rank(1, "Idle", ring=RING), [WHOLE]),
         "worker-1 (rank 1) sleeps in wait_for_peer, train.py:5; rank 0 waits in train.py:12",
     ),
     (
-        partial(said, Finding.HUNG, rank(1, "Idle", ring=ELSEWHERE), [bare(0), WHOLE]),
+        partial(described, Finding.HUNG, rank(1, "Idle", ring=ELSEWHERE), [bare(0), WHOLE]),
         (
             "worker-1 (rank 1) has not entered all_reduce #6; it sleeps in wait_for_peer, "
             "train.py:5; ranks 0, 0 wait in train.py:12"
         ),
     ),
     (
-        partial(said, Finding.HUNG, bare(1, "Idle", waitsFor="/data/fifo"), [bare(0)]),
+        partial(described, Finding.HUNG, bare(1, "Idle", waitsFor="/data/fifo"), [bare(0)]),
         "worker-1 (rank 1) waits for /data/fifo; rank 0 waits",
     ),
     (
-        partial(said, Finding.HUNG, rank(1, "Idle", waitsFor="/data/fifo"), [bare(0)]),
+        partial(described, Finding.HUNG, rank(1, "Idle", waitsFor="/data/fifo"), [bare(0)]),
         "worker-1 (rank 1) waits for /data/fifo in wait_for_peer, train.py:5; rank 0 waits",
     ),
     (
-        partial(said, Finding.HUNG, bare(1, "Idle", waitsFor="nobody_knows"), [bare(0)]),
+        partial(described, Finding.HUNG, bare(1, "Idle", waitsFor="nobody_knows"), [bare(0)]),
         "worker-1 (rank 1) waits; rank 0 waits",
     ),
     (
-        partial(said, Finding.HUNG, bare(1, "Idle", waitsFor="pipe_read"), [bare(0)]),
+        partial(described, Finding.HUNG, bare(1, "Idle", waitsFor="pipe_read"), [bare(0)]),
         "worker-1 (rank 1) waits for a pipe; rank 0 waits",
     ),
     (
-        partial(said, Finding.HUNG, None, [bare(0)], unseen=(1,)),
+        partial(described, Finding.HUNG, None, [bare(0)], unseen=(1,)),
         "rank 0 waits; rank 1 never reported",
     ),
     (
-        partial(said, Finding.HUNG, None, [WHOLE], unseen=(1,)),
+        partial(described, Finding.HUNG, None, [WHOLE], unseen=(1,)),
         "rank 0 waits in all_reduce #6 at train.py:12; rank 1 never reported",
     ),
-    (partial(said, Finding.SLEEPS, None, [bare(0, "Idle")]), "the only rank sleeps"),
+    (partial(described, Finding.SLEEPS, None, [bare(0, "Idle")]), "the only rank sleeps"),
     (
-        partial(said, Finding.HUNG, None, [bare(0, "Meeting", size=1)]),
+        partial(described, Finding.HUNG, None, [bare(0, "Meeting", size=1)]),
         "the only rank waits for others to meet",
     ),
     (
-        partial(said, Finding.HUNG, None, [bare(0, "Meeting", size=2)]),
+        partial(described, Finding.HUNG, None, [bare(0, "Meeting", size=2)]),
         "the only rank waits for others to meet: WORLD_SIZE is 2, and 1 of them has come",
     ),
     (
-        partial(said, Finding.BUSY, rank(9, "Busy"), [bare(n) for n in range(8)]),
+        partial(described, Finding.BUSY, rank(9, "Busy"), [bare(n) for n in range(8)]),
         "ranks 0, 1, 2, 3, 4, 5, 6, 7 wait for worker-9 (rank 9), which is busy at eval.py:80",
     ),
     (
-        partial(said, Finding.BUSY, rank(11, "Busy"), [bare(n) for n in range(11)]),
+        partial(described, Finding.BUSY, rank(11, "Busy"), [bare(n) for n in range(11)]),
         (
             "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more wait for worker-11 (rank 11), which is busy "
             "at eval.py:80"
@@ -147,15 +147,15 @@ def test_what_is_not_known_is_left_out(told: Callable[[], str], text: str) -> No
 
 def test_waiters_in_several_places_have_none_in_common() -> None:
     others = [WHOLE, rank(2, "Waiting", line=["/w/train.py", 99, "main"])]
-    text = said(Finding.SUSPECT, rank(1, "Stopped"), others)
+    text = described(Finding.SUSPECT, rank(1, "Stopped"), others)
     assert text.endswith("; ranks 0, 2 wait")
 
 
 def test_odd_stacks_come_first_and_collectives_are_told_with_those_not_done() -> None:
     ring = [{**RING[0], "number": 5, "done": True}, *RING]
     alike = [rank(0, "Waiting", ring=ring), rank(1, "Waiting", ring=[])]
-    told = format_stacks([*alike, rank(2, "Idle"), bare(3, "Looping")]).split("\n\n")
-    assert told == [
+    blocks = format_stacks([*alike, rank(2, "Idle"), bare(3, "Looping")]).split("\n\n")
+    assert blocks == [
         "worker-2 (rank 2): idle\n    wait_for_peer (/w/train.py:5)",
         "worker-3 (rank 3): looping",
         (

@@ -53,18 +53,21 @@ class InPlaceWorld(World):
             pod = Pod.decode(obj)
             if not self.is_in_place or pod.phase != "Running" or name in self.silent:
                 continue
-            told, said = self.in_place.get(name), instruction_for_pod(self.status or {}, pod)
-            if told is None or told.uid != pod.uid:
-                told = InPlaceReport(pod.uid, pod.attempt, self.now)
-            if said["start"] > told.attempt:
-                assert told.ended, "an attempt starts while another runs"
-                assert said["start"] == said["wanted"]
-                told = InPlaceReport(pod.uid, said["start"], self.now)
-            elif said["wanted"] > told.attempt and not told.ended:
-                told = InPlaceReport(
-                    pod.uid, told.attempt, self.now, ended=True, code=143, at=self.now
+            report, instruction = (
+                self.in_place.get(name),
+                instruction_for_pod(self.status or {}, pod),
+            )
+            if report is None or report.uid != pod.uid:
+                report = InPlaceReport(pod.uid, pod.attempt, self.now)
+            if instruction["start"] > report.attempt:
+                assert report.ended, "an attempt starts while another runs"
+                assert instruction["start"] == instruction["wanted"]
+                report = InPlaceReport(pod.uid, instruction["start"], self.now)
+            elif instruction["wanted"] > report.attempt and not report.ended:
+                report = InPlaceReport(
+                    pod.uid, report.attempt, self.now, ended=True, code=143, at=self.now
                 )
-            self.in_place[name] = replace(told, received_at=self.now)
+            self.in_place[name] = replace(report, received_at=self.now)
         self.reports = replace(self.reports, in_place=dict(self.in_place))
 
     def forget(self) -> None:
@@ -148,8 +151,8 @@ def test_who_takes_over_waits_a_moment_for_the_last_words_of_an_end_that_is_told
     world.settle()
     assert world.account()["backoffCount"] == 0, "it decides by what status tells"
     assert world.status is not None
-    told = world.status["tasks"][0]["replicas"][2]["containers"][0]
-    assert (told["state"], told["exitCode"]) == ("Terminated", 1)
+    container = world.status["tasks"][0]["replicas"][2]["containers"][0]
+    assert (container["state"], container["exitCode"]) == ("Terminated", 1)
     if comes:
         world.reports = replace(world.reports, in_place=in_place)
     world.advance(1).settle().advance(1).settle()
@@ -366,13 +369,13 @@ def test_the_delay_is_that_of_new_pods() -> None:
     ],
 )
 def test_what_a_pod_tells_may_be_anything(change: dict[str, Any], field: str) -> None:
-    told = {"uid": "u", "attempt": 2, "ended": True, "exitCode": 1, "seconds": 3, "message": "m"}
+    message = {"uid": "u", "attempt": 2, "ended": True, "exitCode": 1, "seconds": 3, "message": "m"}
     now = World(pytorch()).now
-    assert InPlaceReport.decode(told, now).at == now - timedelta(seconds=3)
+    assert InPlaceReport.decode(message, now).at == now - timedelta(seconds=3)
     with pytest.raises(ValueError, match=field):
-        InPlaceReport.decode({**told, **change}, now)
+        InPlaceReport.decode({**message, **change}, now)
     with pytest.raises(ValueError, match="object"):
-        InPlaceReport.decode([told], now)
+        InPlaceReport.decode([message], now)
 
 
 def test_a_hang_restarts_the_job_where_it_is() -> None:

@@ -33,17 +33,19 @@ def looked(
 ) -> Pod:
     """The pod as it is seen where this was told of it."""
     pod = pod_of(world)
-    heard = replace(world.reports, in_place={} if hold is None else {pod.name: hold})
+    reports = replace(world.reports, in_place={} if hold is None else {pod.name: hold})
     entries = {} if entry is None else {pod.name: entry}
-    [found] = with_reported_ends(world.workload, Observed(pods=(pod,), reports=heard), entries).pods
+    [found] = with_reported_ends(
+        world.workload, Observed(pods=(pod,), reports=reports), entries
+    ).pods
     return found
 
 
 def ended(world: InPlaceWorld, **more: Any) -> InPlaceReport:
     pod, at = pod_of(world), world.now - timedelta(seconds=3)
-    told = {"ended": True, "code": 7, "at": at, "message": "boom", **more}
+    message = {"ended": True, "code": 7, "at": at, "message": "boom", **more}
     return InPlaceReport(
-        **{"uid": pod.uid, "attempt": pod.attempt, "received_at": world.now, **told}
+        **{"uid": pod.uid, "attempt": pod.attempt, "received_at": world.now, **message}
     )
 
 
@@ -55,8 +57,8 @@ def test_a_command_that_ended_is_seen_as_its_container_s_end(world: InPlaceWorld
     assert (main.state, main.exit_code, main.reason) == ("Terminated", 7, "Error")
     assert (main.message, main.ended) == ("boom", hold.at)
     assert (main.ready, main.since) == (False, None)
-    told = {"name": "main", "state": "Terminated", "exitCode": 7, "reason": "Error"}
-    assert found.container_statuses == [told]
+    container = {"name": "main", "state": "Terminated", "exitCode": 7, "reason": "Error"}
+    assert found.container_statuses == [container]
 
 
 def test_a_sidecar_goes_on_and_so_does_the_pod(world: InPlaceWorld) -> None:

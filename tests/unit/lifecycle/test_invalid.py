@@ -47,8 +47,8 @@ def test_it_fails_and_all_problems_are_told() -> None:
     now = render(START)
     condition = {"reason": "InvalidSpec", "message": MESSAGE, "lastTransitionTime": now}
     assert made.status is not None
-    told = {c["type"]: c for c in made.status.pop("conditions")}
-    assert told == {
+    conditions = {c["type"]: c for c in made.status.pop("conditions")}
+    assert conditions == {
         kind: {"type": kind, "status": status, **condition}
         for kind, status in (("Running", "False"), ("Failed", "True"), ("Completed", "True"))
     }
@@ -101,9 +101,9 @@ def test_an_end_whose_conditions_were_erased_is_told_again(ended: str, failed: s
     before = {"phase": "Running", "internal": {"ended": ended}, "conditions": []}
     made = plan_invalid(INVALID, before, START)
     assert made.status is not None
-    told = {c["type"]: c for c in made.status["conditions"]}
-    assert (made.status["phase"], told["Failed"]["status"]) == (ended, failed)
-    assert told["Completed"]["status"] == "True"
+    conditions = {c["type"]: c for c in made.status["conditions"]}
+    assert (made.status["phase"], conditions["Failed"]["status"]) == (ended, failed)
+    assert conditions["Completed"]["status"] == "True"
     expected = ("InvalidSpec", MESSAGE) if ended == "Failed" else ("Succeeded", FINISHED)
-    assert (told["Failed"]["reason"], told["Failed"]["message"]) == expected
+    assert (conditions["Failed"]["reason"], conditions["Failed"]["message"]) == expected
     assert (made.actions, made.events) == ((), ())

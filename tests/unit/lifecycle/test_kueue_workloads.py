@@ -23,8 +23,8 @@ POD_SETS = ({"name": "worker", "count": 3}, {"name": "ps", "count": 1})
 
 
 def condition(kind: str, status: str = "True", reason: str = "", message: str = "") -> Any:
-    told = {"type": kind, "status": status, "lastTransitionTime": BEFORE}
-    return told | {k: v for k, v in (("reason", reason), ("message", message)) if v}
+    fields = {"type": kind, "status": status, "lastTransitionTime": BEFORE}
+    return fields | {k: v for k, v in (("reason", reason), ("message", message)) if v}
 
 
 def owned(*conditions: Any, name: str = "job-1a2b", deleting: bool = False, **more: Any) -> Owned:
@@ -111,13 +111,13 @@ def test_pods_may_run_by_a_workload_that_is_admitted_and_not_over(
     ],
 )
 def test_what_a_job_waits_for_is_said_as_its_workload_has_it(workload: Owned, text: str) -> None:
-    told = kueue_admission.describe_wait(admission(workload))
-    assert told == f"waits for admission by Kueue: Workload job-1a2b, queue team: {text}"
+    wait = kueue_admission.describe_wait(admission(workload))
+    assert wait == f"waits for admission by Kueue: Workload job-1a2b, queue team: {text}"
 
 
 def test_a_job_without_a_workload_waits_for_it() -> None:
-    told = kueue_admission.describe_wait(admission())
-    assert told == "waits for admission by Kueue: Workload job-1a2b is being created"
+    text = kueue_admission.describe_wait(admission())
+    assert text == "waits for admission by Kueue: Workload job-1a2b is being created"
 
 
 # What pods get.

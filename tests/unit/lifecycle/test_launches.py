@@ -55,9 +55,9 @@ def test_what_a_slow_launch_waits_for_is_a_condition_and_one_event() -> None:
     world = launching(deepspeed())
     world.words = REFUSED
     world.advance(16).settle().advance(15).settle()
-    told = f"The launch has not started: {REFUSED}."
-    assert world.condition("Launched") == ("False", "LaunchWaits", told)
-    assert world.messages("LaunchWaits") == [told]
+    message = f"The launch has not started: {REFUSED}."
+    assert world.condition("Launched") == ("False", "LaunchWaits", message)
+    assert world.messages("LaunchWaits") == [message]
     assert world.phase == "Running"
 
 

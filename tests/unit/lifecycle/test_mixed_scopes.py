@@ -60,8 +60,8 @@ def test_workers_restart_together_and_leave_the_parameter_servers_alone() -> Non
     world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 1)
     assert world.status is not None
-    told = {task["type"]: task["restartCount"] for task in world.status["tasks"]}
-    assert told == {"worker": 3, "ps": 0}
+    counts = {task["type"]: task["restartCount"] for task in world.status["tasks"]}
+    assert counts == {"worker": 3, "ps": 0}
 
 
 def test_each_goes_on_from_its_own_attempt() -> None:

@@ -113,8 +113,8 @@ def test_attempts_go_on_after_a_pause_where_replicas_restart_one_by_one() -> Non
     world.advance(5).exit("0", 3).settle().advance(10).settle().run().settle()
     world.exit("0", 0).exit("1", 0).settle()
     assert world.status is not None
-    told = [(a["number"], a["startTime"][-3:-1], a["reason"]) for a in world.status["attempts"]]
-    assert told == [(1, "00", "Paused"), (2, "10", "Error"), (3, "25", "Succeeded")]
+    attempts = [(a["number"], a["startTime"][-3:-1], a["reason"]) for a in world.status["attempts"]]
+    assert attempts == [(1, "00", "Paused"), (2, "10", "Error"), (3, "25", "Succeeded")]
 
 
 def test_an_attempt_that_never_started_began_when_it_ended() -> None:
@@ -291,8 +291,8 @@ def test_a_size_that_changes_after_the_end_changes_nothing_that_is_told(size: in
     assert before is not None
     resize(world, size).settle()
     assert world.status is not None
-    for told in ("tasks", "aggregate", "replicas"):
-        assert world.status[told] == before[told]
+    for name in ("tasks", "aggregate", "replicas"):
+        assert world.status[name] == before[name]
 
 
 def test_an_elastic_job_runs_with_what_fits() -> None:

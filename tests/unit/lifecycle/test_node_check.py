@@ -35,7 +35,7 @@ def names(count: int) -> list[str]:
     return [f"p{number}" for number in range(count)]
 
 
-def told(
+def reported(
     count: int,
     failed: Collection[Pair] = (),
     seconds: Mapping[int, float] | None = None,
@@ -66,7 +66,7 @@ def pairs_with(count: int, *members: int) -> set[Pair]:
 
 def blamed(count: int, **said: Any) -> list[str]:
     apart = {name: f"node of {name}" for name in names(count)}
-    return [each.pod for each in find_bad_nodes(names(count), told(count, **said), apart)]
+    return [each.pod for each in find_bad_nodes(names(count), reported(count, **said), apart)]
 
 
 @pytest.mark.parametrize("count", range(14))
@@ -98,10 +98,10 @@ def test_the_one_whose_pairs_are_far_slower_is_blamed(count: int) -> None:
 
 
 def test_a_node_that_others_do_well_on_is_not_blamed_for_a_pair() -> None:
-    said = told(6, failed=pairs_with(6, 2))
+    reports = reported(6, failed=pairs_with(6, 2))
     places = {"p2": "a", "p4": "a"}
-    assert find_bad_nodes(names(6), said, places) == []
-    (bad,) = find_bad_nodes(names(6), said, places | {"p4": "b"})
+    assert find_bad_nodes(names(6), reports, places) == []
+    (bad,) = find_bad_nodes(names(6), reports, places | {"p4": "b"})
     assert bad.pod == "p2"
 
 
@@ -126,11 +126,11 @@ def test_who_takes_far_longer_for_a_matmul_is_blamed() -> None:
 
 
 def test_whose_matmul_fails_is_blamed_where_it_succeeds_elsewhere() -> None:
-    said = told(3)
-    said["p1"] = replace(said["p1"], error="ArithmeticError: the result is wrong")
-    (bad,) = find_bad_nodes(names(3), said, {})
+    reports = reported(3)
+    reports["p1"] = replace(reports["p1"], error="ArithmeticError: the result is wrong")
+    (bad,) = find_bad_nodes(names(3), reports, {})
     assert bad == ("p1", "its matmul failed: ArithmeticError: the result is wrong")
-    everywhere = {name: replace(each, error="no memory") for name, each in said.items()}
+    everywhere = {name: replace(each, error="no memory") for name, each in reports.items()}
     assert find_bad_nodes(names(3), everywhere, {}) == []
 
 
@@ -149,8 +149,8 @@ class Trial(World):
         name = self.name(str(number))
         pod = Pod.decode(self.pods[name])
         more = {"host": name, "port": 1000 + number, **more}
-        said = NodeCheckReport(pod.uid, pod.attempt, stage, self.now, **more)
-        self.reports = replace(self.reports, node_checks={**self.reports.node_checks, name: said})
+        report = NodeCheckReport(pod.uid, pod.attempt, stage, self.now, **more)
+        self.reports = replace(self.reports, node_checks={**self.reports.node_checks, name: report})
 
     def word(self, number: int) -> dict[str, Any]:
         """What it is told."""
@@ -386,9 +386,9 @@ def test_the_check_comes_before_what_holds_a_pod() -> None:
     assert "node_check.py" in container["command"][script + 1]
     assert "hold.py" in container["command"][hold + 1]
     assert container["command"][-1] == "x"
-    told = [each["name"] for each in container["env"]]
-    assert told.count("TRAINYARD_POD_UID") == 1
-    assert "TRAINYARD_NODE_CHECK" in told
+    names = [each["name"] for each in container["env"]]
+    assert names.count("TRAINYARD_POD_UID") == 1
+    assert "TRAINYARD_NODE_CHECK" in names
 
 
 def test_one_that_joins_others_is_not_checked() -> None:
@@ -405,7 +405,7 @@ def test_one_that_joins_others_is_not_checked() -> None:
 def test_every_field_of_a_report_is_read() -> None:
     at = datetime(2030, 1, 1, tzinfo=UTC)
     pairs = [{"replica": "w-1", "seconds": 0.5}, {"replica": "w-2", "error": "timed  out\n"}]
-    told = {
+    variables = {
         "uid": "u",
         "attempt": 3.0,
         "stage": "done",
@@ -416,7 +416,7 @@ def test_every_field_of_a_report_is_read() -> None:
         "pairs": pairs,
         "error": "x" * 300,
     }
-    assert NodeCheckReport.decode(told, at) == NodeCheckReport(
+    assert NodeCheckReport.decode(variables, at) == NodeCheckReport(
         "u",
         3,
         "done",

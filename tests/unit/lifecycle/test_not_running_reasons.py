@@ -94,9 +94,9 @@ def test_a_viewer_whose_name_is_taken_holds_up_no_pods() -> None:
     world.run().settle()
     assert (world.phase, world.last.wake_at) == ("Running", until)
     assert world.status is not None
-    told = world.status["tensorboard"]
-    assert (told["action"], told["type"]) == ("Create", "Warning")
-    assert "the name is held by TensorBoard default/mine; delete that object" in told["note"]
+    link = world.status["tensorboard"]
+    assert (link["action"], link["type"]) == ("Create", "Warning")
+    assert "the name is held by TensorBoard default/mine; delete that object" in link["note"]
     world.conflicts = ()
     world.settle()
     assert (TENSOR_BOARDS, board.name) in world.owned
@@ -352,14 +352,14 @@ def test_what_keeps_the_tensorboard_from_being_used_is_told_in_the_jobs_status()
     board["status"] = {"phase": "Failed", "conditions": [ready], "url": "http://x"}
     world.settle()
     assert world.status is not None
-    told = world.status["tensorboard"]
-    assert told["note"].endswith("is not ready: there is no program")
-    assert told["url"] == "http://x"
+    link = world.status["tensorboard"]
+    assert link["note"].endswith("is not ready: there is no program")
+    assert link["url"] == "http://x"
     board["status"] = {"phase": "Running", "conditions": [logs], "url": "http://x"}
     world.settle()
-    told = world.status["tensorboard"]
-    assert told["note"].endswith("is ready; not shown")
-    assert (told["ready"], told["type"]) == (True, "Warning")
+    link = world.status["tensorboard"]
+    assert link["note"].endswith("is ready; not shown")
+    assert (link["ready"], link["type"]) == (True, "Warning")
 
 
 def test_the_tensorboard_outlives_the_end() -> None:

@@ -102,11 +102,11 @@ def pod_with(*conditions: dict[str, str], **metadata: Any) -> Pod:
 def test_a_pod_is_scheduled_by_its_node_or_by_its_condition() -> None:
     assert not pod_with().scheduled
     assert pod_with({"type": "PodScheduled", "status": "True", "message": "odd"}).scheduled
-    said = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}
-    waits = pod_with(said)
+    condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}
+    waits = pod_with(condition)
     assert (waits.scheduled, waits.unschedulable) == (False, "0/3 nodes")
     assert pod_with({"type": "PodScheduled", "status": "False"}).unschedulable == ""
-    assert pod_with({**said, "status": "True"}).unschedulable == ""
+    assert pod_with({**condition, "status": "True"}).unschedulable == ""
 
 
 def test_a_disruption_that_is_over_or_unknown_is_none() -> None:

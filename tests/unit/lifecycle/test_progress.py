@@ -24,16 +24,16 @@ def running() -> World:
     return world
 
 
-def told(world: World, progress: Progress, now: datetime | None = None) -> Plan:
+def plan_with(world: World, progress: Progress, now: datetime | None = None) -> Plan:
     """The plan of a pass that has heard this."""
     observed = replace(world.observed(), reports=PodReports(progress))
     moment = now or world.now
     return plan(world.workload, world.status, observed, moment, SETTINGS)
 
 
-def heard(world: World, progress: Progress) -> dict[str, Any]:
+def progress_after(world: World, progress: Progress) -> dict[str, Any]:
     """The progress that a pass writes, which is stored."""
-    made = told(world, progress)
+    made = plan_with(world, progress)
     assert made.status is not None
     assert not made.actions, "it changes nothing of what happens"
     assert not made.events
@@ -62,16 +62,16 @@ def heard(world: World, progress: Progress) -> dict[str, Any]:
 )
 def test_it_is_told_in_a_line(given: dict[str, Any], message: str) -> None:
     world = running()
-    assert heard(world, Progress(world.now, "p", **given))["message"] == message
+    assert progress_after(world, Progress(world.now, "p", **given))["message"] == message
 
 
 def test_what_a_report_leaves_out_stays() -> None:
     world = running()
     made = Checkpoint("/out/1", world.now, 100)
     metrics = (("loss", "0.5"),)
-    heard(world, Progress(world.now, "p", 100, 1000, metrics=metrics, checkpoint=made))
+    progress_after(world, Progress(world.now, "p", 100, 1000, metrics=metrics, checkpoint=made))
     world.now += timedelta(seconds=EVERY + 1)
-    found = heard(world, Progress(world.now, "p", 200))
+    found = progress_after(world, Progress(world.now, "p", 200))
     assert (found["step"], found["totalSteps"], found["percentage"]) == (200, 1000, 20)
     assert found["metrics"] == [{"name": "loss", "value": "0.5"}]
     assert found["checkpoint"]["path"] == "/out/1"
@@ -79,53 +79,53 @@ def test_what_a_report_leaves_out_stays() -> None:
 
 def test_it_is_not_written_too_often_for_its_own_sake() -> None:
     world = running()
-    heard(world, Progress(world.now, "p", 1))
+    progress_after(world, Progress(world.now, "p", 1))
     first = world.now
     later = first + timedelta(seconds=EVERY / 2)
-    made = told(world, Progress(later, "p", 2), later)
+    made = plan_with(world, Progress(later, "p", 2), later)
     assert made.status is None
     assert made.wake_at == first + timedelta(seconds=EVERY)
-    made = told(world, Progress(later, "p", 2), first + timedelta(seconds=EVERY))
+    made = plan_with(world, Progress(later, "p", 2), first + timedelta(seconds=EVERY))
     assert made.status is not None
     assert made.status["progress"]["step"] == 2
 
 
 def test_another_write_takes_it_along() -> None:
     world = running()
-    heard(world, Progress(world.now, "p", 1))
+    progress_after(world, Progress(world.now, "p", 1))
     world.now += timedelta(seconds=EVERY / 2)
     world.exit("worker-1", 1)
-    made = told(world, Progress(world.now, "p", 2))
+    made = plan_with(world, Progress(world.now, "p", 2))
     assert made.status is not None
     assert made.status["progress"]["step"] == 2
 
 
 def test_what_was_heard_before_is_not_told_again() -> None:
     world = running()
-    heard(world, Progress(world.now, "p", 5))
+    progress_after(world, Progress(world.now, "p", 5))
     late = world.now + timedelta(hours=1)
-    assert told(world, Progress(world.now - timedelta(seconds=1), "p", 4), late).status is None
+    assert plan_with(world, Progress(world.now - timedelta(seconds=1), "p", 4), late).status is None
 
 
 def test_a_clock_that_was_set_back_does_not_silence_it() -> None:
     world = running()
-    heard(world, Progress(world.now, "p", 5))
+    progress_after(world, Progress(world.now, "p", 5))
     world.now -= timedelta(hours=1)
-    assert heard(world, Progress(world.now, "p", 6))["step"] == 6
+    assert progress_after(world, Progress(world.now, "p", 6))["step"] == 6
 
 
 def test_the_last_word_comes_with_the_end_and_none_after_it() -> None:
     world = running()
-    heard(world, Progress(world.now, "p", 5, 10, rate=1.0))
+    progress_after(world, Progress(world.now, "p", 5, 10, rate=1.0))
     world.now += timedelta(seconds=1)
     world.exit("worker-0", 0)
-    made = told(world, Progress(world.now, "p", 10, 10, rate=1.0))
+    made = plan_with(world, Progress(world.now, "p", 10, 10, rate=1.0))
     assert made.status is not None
     assert made.status["phase"] == "Succeeded"
     assert made.status["progress"]["message"] == "step 10/10"
     world.status = made.status
     world.now += timedelta(days=1)
-    assert told(world, Progress(world.now, "p", 11, 11)).status is None
+    assert plan_with(world, Progress(world.now, "p", 11, 11)).status is None
 
 
 @pytest.mark.parametrize(
@@ -139,15 +139,15 @@ def test_the_last_word_comes_with_the_end_and_none_after_it() -> None:
 def test_what_others_wrote_there_is_no_hindrance(odd: Any) -> None:
     world = running()
     world.status = {**world.status, "progress": odd}
-    assert heard(world, Progress(world.now, "p", 5))["step"] == 5
+    assert progress_after(world, Progress(world.now, "p", 5))["step"] == 5
 
 
 def test_it_is_told_where_the_step_was_read_until_the_program_tells_it() -> None:
     world = running()
     read = Progress(world.now, "p", step=5, source="TensorBoard")
-    assert heard(world, read)["source"] == "TensorBoard"
+    assert progress_after(world, read)["source"] == "TensorBoard"
     world.now += timedelta(seconds=2 * EVERY)
-    assert "source" not in heard(world, Progress(world.now, "p", step=6))
+    assert "source" not in progress_after(world, Progress(world.now, "p", step=6))
 
 
 def counted(

@@ -111,9 +111,9 @@ def test_a_failed_pod_with_a_reason_keeps_code_time_and_words_of_its_container()
     assert found is not None
     assert (found.code, found.reason, found.message) == (137, "Evicted", "last words")
     assert found.at is not None
-    told = exit_of(pod("Failed", failed, reason="Evicted", message="The node was low."), None)
-    assert told is not None
-    assert told.message == "The node was low."
+    end = exit_of(pod("Failed", failed, reason="Evicted", message="The node was low."), None)
+    assert end is not None
+    assert end.message == "The node was low."
     bare = exit_of(pod("Failed", reason="Evicted"), None)
     assert bare == Exit(None, "Evicted", "", None, True)
 

@@ -80,8 +80,8 @@ def test_an_end_without_a_code_has_its_words(end: Exit, lost: str, failed: str) 
     world = World(pytorch(workers=1))
     found = replica(world)._replace(exit=end)
     assert texts.taken_away(found) == lost.replace("N", found.name)
-    told = f"PyTorchTrainingJob train has failed: {failed.replace('N', found.name)}"
-    assert texts.job_failure(world.workload, found) == told
+    message = f"PyTorchTrainingJob train has failed: {failed.replace('N', found.name)}"
+    assert texts.job_failure(world.workload, found) == message
 
 
 def test_all_that_is_known_of_a_failure_is_told() -> None:
@@ -146,8 +146,8 @@ def test_an_attempt_began_with_its_pod(
     internal = InternalStatus(
         records={found.name: ReplicaRecord(2, not_before=seconds(4))}, attempts=attempts
     )
-    told = finished_attempt(internal, found, seconds(7))
-    assert (told["number"], told["startTime"]) == (2, render(seconds(expected)))
+    attempt = finished_attempt(internal, found, seconds(7))
+    assert (attempt["number"], attempt["startTime"]) == (2, render(seconds(expected)))
 
 
 def test_the_first_attempt_of_a_pod_that_has_gone_began_with_the_job() -> None:

@@ -247,9 +247,9 @@ def test_of_several_groups_the_one_counts_in_which_a_rank_is_the_latest(
 ) -> None:
     shares = {"quick": 0.65, "slow": 0.9}
     alone = {name: detect_stragglers(late_by(seconds), {}) for name, seconds in shares.items()}
-    told = {name: [each.arrivals["0"] for each in late_by(s)] for name, s in shares.items()}
+    arrivals = {name: [each.arrivals["0"] for each in late_by(s)] for name, s in shares.items()}
     both = [
-        replace(each, arrivals={name: told[name][each.rank] for name in order})
+        replace(each, arrivals={name: arrivals[name][each.rank] for name in order})
         for each in late_by(0.5)
     ]
     assert detect_stragglers(both, {}) == alone["slow"] != alone["quick"]

@@ -106,8 +106,8 @@ def test_an_attempt_whose_pod_was_gone_before_anybody_looked_has_a_start() -> No
     world = World(generic(limit=3)).running()
     world.advance(5).remove("1").settle().run().settle()
     world.advance(5).remove("1").settle()
-    told = [(a["number"], a["startTime"][-3:-1], a["endTime"][-3:-1]) for a in attempts(world)]
-    assert told == [(1, "00", "05"), (2, "05", "10")]
+    times = [(a["number"], a["startTime"][-3:-1], a["endTime"][-3:-1]) for a in attempts(world)]
+    assert times == [(1, "00", "05"), (2, "05", "10")]
 
 
 def test_an_attempt_that_was_over_within_the_second_does_not_end_before_it_starts() -> None:
@@ -138,9 +138,9 @@ def test_a_replica_that_is_gone_as_its_job_succeeds_is_told_as_taken_away() -> N
     world.remove("2")
     world.step()
     assert (world.phase, world.aggregate) == ("Succeeded", {"succeeded": 3, "deleted": 1})
-    told = world.condition("ReplicaFailure")
-    assert told is not None
-    assert told[0] == "False"
+    failure = world.condition("ReplicaFailure")
+    assert failure is not None
+    assert failure[0] == "False"
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_a_pod_whose_creation_came_late_leaves_the_end_of_its_replica(
     late = copy.deepcopy(world.pods[world.name("1")])
     late["metadata"]["uid"], late["status"] = "late", {"phase": "Pending"}
     world.exit("1", code).settle().remove("1").settle()
-    told = world.status["tasks"][0]["replicas"][1]
+    replica = world.status["tasks"][0]["replicas"][1]
     world.pods[world.name("1")] = late
     world.run("1").settle()
     assert world.phase == phase
-    assert world.status["tasks"][0]["replicas"][1] == told
+    assert world.status["tasks"][0]["replicas"][1] == replica
     assert world.name("1") not in world.pods

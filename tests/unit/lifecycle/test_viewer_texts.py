@@ -22,7 +22,7 @@ from trainyard.lifecycle.viewer.viewer_links import viewer_status_fields
 from trainyard.lifecycle.viewer.viewer_plan import plan_invalid_viewer
 
 
-def told(world: World, kind: str) -> tuple[str, str]:
+def condition_texts(world: World, kind: str) -> tuple[str, str]:
     """A condition's reason and message."""
     assert world.status is not None
     found = next(c for c in world.status["conditions"] if c["type"] == kind)
@@ -107,7 +107,7 @@ def test_every_state_of_the_pod_has_its_words(
     made = world.plan()
     assert world.status is not None
     assert world.status["phase"] == phase
-    assert told(world, "Ready")[1] == message
+    assert condition_texts(world, "Ready")[1] == message
     told_as = {"Failed": "Warning", "Running": "Normal"}
     events = [(told_as[phase], message)] if phase in told_as else []
     assert [(event.type, event.message) for event in made.events] == events
@@ -118,7 +118,10 @@ def test_an_eviction_has_its_words() -> None:
     evicted = replace(world.pod(None, phase="Failed"), reason="Evicted", message="low on memory")
     world.pods = (evicted,)
     world.plan()
-    assert told(world, "Ready") == ("Crashed", "Pod[digits-tb] has failed: Evicted low on memory")
+    assert condition_texts(world, "Ready") == (
+        "Crashed",
+        "Pod[digits-tb] has failed: Evicted low on memory",
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,7 +139,7 @@ def test_a_pod_without_a_node_has_its_words(
     pod = world.pod(None, phase="Pending")
     world.pods = (replace(pod, scheduled=scheduled, unschedulable=unschedulable),)
     world.plan()
-    assert told(world, "Ready")[1] == message
+    assert condition_texts(world, "Ready")[1] == message
 
 
 @pytest.mark.parametrize(
@@ -180,7 +183,7 @@ def test_what_keeps_it_from_having_a_pod_has_its_words(
     world.plan()
     assert world.status is not None
     assert world.status["phase"] == phase
-    assert told(world, "Ready") == (reason, message)
+    assert condition_texts(world, "Ready") == (reason, message)
 
 
 REFUSED = {"exitCode": 1, "message": "cannot fetch s3://runs/"}
@@ -212,13 +215,13 @@ def test_what_is_fetched_has_its_words(fetcher: Mapping[str, Any] | None, messag
     world = World(spec={"logDir": {"s3": S3}})
     world.pods = (world.pod({"running": STARTED}, ready=True, fetcher=fetcher),)
     world.plan()
-    assert told(world, "LogsServed")[1] == message
+    assert condition_texts(world, "LogsServed")[1] == message
 
 
 def test_logs_are_fetched_as_long_as_there_is_no_pod() -> None:
     world = World(spec={"logDir": {"s3": S3}})
     world.plan()
-    assert told(world, "LogsServed") == ("Fetching", "Some logs are being fetched.")
+    assert condition_texts(world, "LogsServed") == ("Fetching", "Some logs are being fetched.")
 
 
 def test_all_that_is_not_shown_is_told_in_one_sentence() -> None:
@@ -229,7 +232,7 @@ def test_all_that_is_not_shown_is_told_in_one_sentence() -> None:
     world.plan()
     (lacking,) = world.board.unserved
     message = f"not shown: {lacking}; cannot fetch s3://runs/"
-    assert told(world, "LogsServed") == ("FetchFailed", message)
+    assert condition_texts(world, "LogsServed") == ("FetchFailed", message)
 
 
 # Status and actions.
@@ -374,8 +377,11 @@ def test_containers_that_end_with_their_pod_have_not_failed_to_fetch() -> None:
     )
     world.pods = (gone,)
     made = world.plan()
-    assert told(world, "LogsServed") == ("Fetching", "Some logs are being fetched.")
+    assert condition_texts(world, "LogsServed") == ("Fetching", "Some logs are being fetched.")
     assert made.events == ()
     world.pods = (replace(gone, deleting=None),)
     world.plan()
-    assert told(world, "LogsServed") == ("FetchFailed", "not shown: fetch-0: exit code 137")
+    assert condition_texts(world, "LogsServed") == (
+        "FetchFailed",
+        "not shown: fetch-0: exit code 137",
+    )

@@ -140,8 +140,8 @@ async def test_a_job_tells_of_its_tensorboard_and_is_not_disturbed_by_it(client:
 
         async def viewer() -> dict[str, Any] | None:
             found = await client.get(JOBS, "train", "default")
-            told: dict[str, Any] = found["status"]["tensorboard"]
-            return told if told["dependent"]["uid"] else None
+            link: dict[str, Any] = found["status"]["tensorboard"]
+            return link if link["dependent"]["uid"] else None
 
         name = (await eventually(viewer))["dependent"]["name"]
         missing = {"exitCode": 127, "message": "command not found: tensorboard"}
@@ -157,8 +157,8 @@ async def test_a_job_tells_of_its_tensorboard_and_is_not_disturbed_by_it(client:
         await report(client, f"{name}-tb", READY)
 
         async def ready() -> bool:
-            told = await viewer() or {}
-            return bool(told["ready"] and told["url"].startswith("http://127.0.0.1:"))
+            status = await viewer() or {}
+            return bool(status["ready"] and status["url"].startswith("http://127.0.0.1:"))
 
         await eventually(ready)
 

@@ -58,11 +58,11 @@ def test_a_burst_of_many_jobs_loses_no_event_and_keeps_each_jobs_order() -> None
         await desk.recorder.flush()
         # Of virtual time; one by one they would take most of a minute.
         assert asyncio.get_running_loop().time() < 15
-        told: dict[str, list[str]] = {}
+        reasons: dict[str, list[str]] = {}
         for event in sorted(desk.stored, key=lambda e: int(e["metadata"]["resourceVersion"])):
-            told.setdefault(event["involvedObject"]["name"], []).append(event["reason"])
-        assert len(told) == jobs
-        assert set(map(tuple, told.values())) == {REASONS}
+            reasons.setdefault(event["involvedObject"]["name"], []).append(event["reason"])
+        assert len(reasons) == jobs
+        assert set(map(tuple, reasons.values())) == {REASONS}
         assert (desk.recorder.lost, desk.recorder.waiting) == (0, 0)
 
     run(main())

@@ -178,8 +178,8 @@ def test_settings_are_given_in_a_file_that_the_operator_takes(tmp_path: Path) ->
 
 def test_rights_follow_the_settings_that_the_command_is_given(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
-    said = "namespaces: [team]\nkinds: [GenericJob]\ngangScheduler: none\n"
-    file.write_text(f"{said}channel: false\n")
+    config = "namespaces: [team]\nkinds: [GenericJob]\ngangScheduler: none\n"
+    file.write_text(f"{config}channel: false\n")
     options = ["--image", "i", "--config", str(file)]
     printed = CliRunner().invoke(command, options, catch_exceptions=False).output
     objects = [obj for obj in yaml.safe_load_all(printed) if obj["kind"].endswith("Role")]
@@ -187,7 +187,7 @@ def test_rights_follow_the_settings_that_the_command_is_given(tmp_path: Path) ->
     assert [obj["metadata"]["namespace"] for obj in mine] == ["team", "trainyard"]
     wanted = {"pods", "services", "events", "genericjobs", "tensorboards", "leases"}
     assert {name.partition("/")[0] for name in may(mine)} == wanted
-    file.write_text(said)
+    file.write_text(config)
     printed = CliRunner().invoke(command, options, catch_exceptions=False).output
     objects = [obj for obj in yaml.safe_load_all(printed) if obj["kind"].endswith("Role")]
     mine = [obj for obj in objects if "operator" in obj["metadata"]["name"]]

@@ -135,9 +135,9 @@ def test_an_eviction_is_told_by_its_reason_whatever_was_refused_before() -> None
         queues.kueue.is_stopped = True
         await let(yard, 2)
         events = yard.server.all("events")
-        told = [each["message"] for each in events if each["reason"] == "Evicted"]
-        assert len(told) == 1
-        assert "until Kueue admits it again: it waits for admission by Kueue" in told[0]
+        messages = [each["message"] for each in events if each["reason"] == "Evicted"]
+        assert len(messages) == 1
+        assert "until Kueue admits it again: it waits for admission by Kueue" in messages[0]
         assert yard.condition(key, "Running")["reason"] == "WaitsForAdmission"
 
     in_yard(body, SETTINGS)

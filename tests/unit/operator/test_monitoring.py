@@ -79,8 +79,8 @@ def test_files_are_what_would_be_written_and_panels_do_not_overlap() -> None:
 
 
 def series(name: str, values: str, **labels: str) -> dict[str, str]:
-    told = {"job": "trainyard-operator", "namespace": "trainyard", **labels}
-    inside = ",".join(f'{key}="{value}"' for key, value in told.items())
+    labelled = {"job": "trainyard-operator", "namespace": "trainyard", **labels}
+    inside = ",".join(f'{key}="{value}"' for key, value in labelled.items())
     return {"series": f"{name}{{{inside}}}", "values": values}
 
 

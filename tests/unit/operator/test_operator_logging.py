@@ -56,8 +56,8 @@ def test_text_has_the_key_in_front_of_the_message() -> None:
     lines = write("text")
     time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     assert re.fullmatch(f"{time} INFO trainyard.test: of no job", lines[0])
-    told = "trainyard.test deepspeedjob/team/digits: a pod of digits"
-    assert re.fullmatch(f"{time} WARNING {told}", lines[1])
+    prefix = "trainyard.test deepspeedjob/team/digits: a pod of digits"
+    assert re.fullmatch(f"{time} WARNING {prefix}", lines[1])
     assert lines[-1] == "ValueError: no"
 
 

@@ -44,7 +44,7 @@ def test_each_right_that_is_taken_away_is_named() -> None:
     for number, rule in enumerate(SHIPPED):
         for verb in rule["verbs"]:
             left = {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
-            told = list(
+            missing = list(
                 missing_permissions_of(
                     wanted, [*SHIPPED[:number], left, *SHIPPED[number + 1 :]], "ops"
                 )
@@ -54,9 +54,9 @@ def test_each_right_that_is_taken_away_is_named() -> None:
                 for each in wanted
                 if each["apiGroups"] == rule["apiGroups"]
             )
-            assert bool(told) is is_wanted
-            for resource in rule["resources"] if told else ():
-                assert any(f"no right to {verb} {resource}" in text for text in told)
+            assert bool(missing) is is_wanted
+            for resource in rule["resources"] if missing else ():
+                assert any(f"no right to {verb} {resource}" in text for text in missing)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_wildcards_and_names_are_understood(rule: dict[str, Any], is_enough: boo
 
 def test_a_subresource_is_a_right_of_its_own() -> None:
     wanted = [given("a", "jobs/status", "update")]
-    told = ["no right to update jobs/status.a in namespace team"]
-    assert list(missing_permissions_of(wanted, [given("a", "jobs", "*")], "team")) == told
+    expected = ["no right to update jobs/status.a in namespace team"]
+    assert list(missing_permissions_of(wanted, [given("a", "jobs", "*")], "team")) == expected
     assert not list(missing_permissions_of(wanted, [given("a", "*/status", "update")], "team"))
     assert not list(missing_permissions_of(wanted, [given("a", "*", "update")], "team"))
 
@@ -109,8 +109,8 @@ def test_what_is_wanted_later_is_asked_for_at_once() -> None:
         # Twice the same, which is told once.
         rights.require({"team": [pods, groups, groups]})
         await asyncio.sleep(0.1)
-        told = "no right to create podgroups.scheduling.k8s.io in namespace team"
-        assert rights.missing == (told,)
+        expected = "no right to create podgroups.scheduling.k8s.io in namespace team"
+        assert rights.missing == (expected,)
         task.cancel()
         await asyncio.wait([task])
 

@@ -105,10 +105,10 @@ async def test_a_record_of_a_controller_replays_until_a_decision_changes(
 ) -> None:
     path = tmp_path / "record.jsonl"
     await a_recorded_life(client, path)
-    told = lines(path)
+    logged = lines(path)
     with path.open("rb") as record:
-        assert replay(record) == sum("input" in line for line in told)
-    assert any(line.get("did", "").startswith("create pods/restarting") for line in told)
+        assert replay(record) == sum("input" in line for line in logged)
+    assert any(line.get("did", "").startswith("create pods/restarting") for line in logged)
     monkeypatch.setattr(replica_state, "is_disruption", lambda pod: False)
     with path.open("rb") as record:
         difference = replay(record)
@@ -169,9 +169,9 @@ def test_a_record_that_says_more_than_is_known_here_is_refused(
 def test_what_a_patch_says_of_secrets_is_left_out() -> None:
     patch = {"stringData": {"token": "hidden"}, "data": {"key": "hidden"}, "spec": {"data": "no"}}
     plan = Plan(None, (Patch(SECRETS, "s", "u", patch),))
-    told = json.dumps(decision(_job(), plan))
-    assert "hidden" not in told
-    assert "no" in told
+    logged = json.dumps(decision(_job(), plan))
+    assert "hidden" not in logged
+    assert "no" in logged
 
 
 def test_what_is_created_is_told_by_a_digest_that_changes_with_it() -> None:

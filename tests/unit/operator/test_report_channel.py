@@ -297,11 +297,11 @@ async def test_news_are_told_at_once_and_then_now_and_then() -> None:
         while len(woken) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert min(after - before for before, after in pairwise(woken)) >= 0.19
-    heard = reports.reports_of("u").progress
-    assert heard is not None
-    assert heard.step == 19
-    assert heard.rate is not None
-    assert heard.rate > 0
+    progress = reports.reports_of("u").progress
+    assert progress is not None
+    assert progress.step == 19
+    assert progress.rate is not None
+    assert progress.rate > 0
 
 
 async def test_a_pod_and_a_job_may_tell_so_much() -> None:
@@ -336,10 +336,10 @@ async def test_odd_numbers_are_no_numbers() -> None:
     named = {"current_step": "nan", "total_steps": "-3", "current_epoch": "1e999", "loss": "nan"}
     metrics = [{"name": name, "value": value} for name, value in named.items()]
     reports.receive("u", "p", {"trainerStatus": {"metrics": metrics}})
-    heard = reports.reports_of("u").progress
-    assert heard is not None
-    assert (heard.step, heard.total, heard.epoch) == (None, None, None)
-    assert heard.metrics == (("loss", "nan"),)
+    progress = reports.reports_of("u").progress
+    assert progress is not None
+    assert (progress.step, progress.total, progress.epoch) == (None, None, None)
+    assert progress.metrics == (("loss", "nan"),)
 
 
 def test_the_file_of_the_embedded_cluster_is_for_its_user_alone(

@@ -20,9 +20,9 @@ def arrived(rank: int, steps: int, late: float) -> dict[str, Any]:
     """A report of a rank on a machine of its own, a second after its last step."""
     now = BEGAN.timestamp() + steps + 1
     listed = [[n, 1e3 * (steps + 1 - n - late), 1e3] for n in range(2, steps + 1)]
-    told = {"rank": rank, "size": 2, "attempt": 1, "kind": "Collecting", "every": 30}
+    message = {"rank": rank, "size": 2, "attempt": 1, "kind": "Collecting", "every": 30}
     clock = {"machine": f"m{rank}", "now": now + WRONG * rank}
-    return {"observation": {**told, **clock, "arrivals": [["0", listed]]}}
+    return {"observation": {**message, **clock, "arrivals": [["0", listed]]}}
 
 
 async def test_reconciles_are_called_for_once_a_rank_is_late_and_no_more_after_that() -> None:
@@ -151,8 +151,8 @@ async def test_one_that_never_met_counts_where_nobody_has() -> None:
         return [(rank.rank, rank.kind) for rank in reports.reports_of("u").ranks]
 
     def tell(kind: str, rank: int = 0, attempt: int = 1) -> None:
-        told = {"rank": rank, "size": 2, "attempt": attempt, "kind": kind, "every": 30}
-        reports.receive("u", f"p{rank}", {"observation": told})
+        message = {"rank": rank, "size": 2, "attempt": attempt, "kind": kind, "every": 30}
+        reports.receive("u", f"p{rank}", {"observation": message})
 
     tell("Alone")
     assert heard() == [(0, "Alone")]
@@ -169,8 +169,8 @@ async def test_a_rank_that_two_pods_go_on_to_report_is_known() -> None:
     reports = ReportIntake(lambda: BEGAN, lambda _: None, 0.0)
 
     def tell(pod: str, pid: int, kind: str = "Collecting") -> list[str]:
-        told = {"rank": 0, "size": 2, "attempt": 1, "kind": kind, "every": 30, "pid": pid}
-        reports.receive("u", pod, {"observation": told})
+        message = {"rank": 0, "size": 2, "attempt": 1, "kind": kind, "every": 30, "pid": pid}
+        reports.receive("u", pod, {"observation": message})
         return [rank.pod for rank in reports.reports_of("u").doubles or ()]
 
     assert tell("a", 1) == []

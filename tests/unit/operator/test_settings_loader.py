@@ -112,8 +112,8 @@ def test_flag_variable_and_file_each_reach_the_same_place(name: str, tmp_path: P
     ):
         assert place(made.settings, name) == value
     assert jsonschema_rs.is_valid(setting.values.schema(), plain)
-    told = {"flag": setting.flag, "environment variable": setting.variable}
-    for way, source in told.items():
+    sources = {"flag": setting.flag, "environment variable": setting.variable}
+    for way, source in sources.items():
         flags, environment = ({name: text}, {}) if way == "flag" else ({}, {setting.variable: text})
         assert f"  # {way} {source}\n" in effective(flags, environment).text()
 
@@ -254,9 +254,9 @@ def test_settings_that_contradict_each_other_are_told(flags: dict[str, str], tol
 
 def test_all_problems_are_told_together(tmp_path: Path) -> None:
     environment = {"TRAINYARD_OPERATOR_WORKER": "3", "TRAINYARD_OPERATOR_PORT": "x"}
-    told = problems({"sshPort": "0"}, environment, "wrokers: 3", tmp_path)
-    assert len(told) == 4
-    assert any("did you mean TRAINYARD_OPERATOR_WORKERS?" in each for each in told)
+    found = problems({"sshPort": "0"}, environment, "wrokers: 3", tmp_path)
+    assert len(found) == 4
+    assert any("did you mean TRAINYARD_OPERATOR_WORKERS?" in each for each in found)
 
 
 def test_variables_that_kubernetes_gives_for_a_service_are_no_settings() -> None:

@@ -40,8 +40,8 @@ class Recorder:
         self.entries.append({**entry, **changed})
 
     def dump(self, _entries: bool, _active: bool) -> bytes:
-        told = {"comm_lib_version": "", "entries": self.entries[-2000:], "nccl_comm_state": {}}
-        return json.dumps(told, separators=(",", ":")).encode()
+        recorded = {"comm_lib_version": "", "entries": self.entries[-2000:], "nccl_comm_state": {}}
+        return json.dumps(recorded, separators=(",", ":")).encode()
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return found
 
 
-def told(found: CollectiveTimings) -> dict[str, list[list[float]]]:
+def arrivals(found: CollectiveTimings) -> dict[str, list[list[float]]]:
     """By group: number, seconds since the beginning, milliseconds since the one before."""
     _, now, groups = found.report()
     return {
@@ -73,11 +73,11 @@ def test_each_is_told_with_the_time_since_the_one_before(recorder: Recorder) -> 
     found.read_new(0, 2)
     assert found.new_count == 4
     expected = [[2, 4.0, 2e3], [3, 6.0, 2e3], [4, 8.0, 2e3], [6, 10.0, 1e3]]
-    assert told(found) == {"0": expected}
+    assert arrivals(found) == {"0": expected}
     recorder.add(7, 12, profiling_name="gloo:_reduce_scatter_base")
     found.read_new(1, 2)
     assert found.new_count == 1
-    assert told(found) == {"0": [*expected, [7, 12.0, 2e3]]}
+    assert arrivals(found) == {"0": [*expected, [7, 12.0, 2e3]]}
 
 
 def test_another_group_of_that_name_begins_anew(recorder: Recorder) -> None:
@@ -88,7 +88,7 @@ def test_another_group_of_that_name_begins_anew(recorder: Recorder) -> None:
     for number in range(1, 4):
         recorder.add(number, 100 + number)
     found.read_new(1, 2)
-    assert [number for number, *_ in told(found)["0"]] == [2, 3]
+    assert [number for number, *_ in arrivals(found)["0"]] == [2, 3]
 
 
 def test_it_looks_no_more_often_than_it_may(
@@ -101,7 +101,7 @@ def test_it_looks_no_more_often_than_it_may(
     found.read_new(0, 2)
     recorder.add(3, 3)
     found.read_new(10, 2)
-    assert len(told(found)["0"]) == 1
+    assert len(arrivals(found)["0"]) == 1
 
 
 def test_a_torch_that_records_nothing_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,8 +93,8 @@ def test_a_command_that_is_not_there_says_so_for_good(programs: Path) -> None:
     held = start(programs, "/no/such/program")
     out, _ = held.communicate(timeout=SECONDS)
     assert held.returncode == 127
-    said = "cannot run /no/such/program: No such file or directory"
-    assert out == f"trainyard: cannot start: /no/such/program: {said}\n"
+    message = "cannot run /no/such/program: No such file or directory"
+    assert out == f"trainyard: cannot start: /no/such/program: {message}\n"
 
 
 def test_every_attempt_in_a_pod_has_its_own_number(capfd: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,6 @@ def test_each_line_is_tagged_once_it_is_whole(
 
 def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
     lines = TaggedLines("0")
-    said = b"".join(lines.feed(b"x" * 1000) for _ in range(200))
+    output = b"".join(lines.feed(b"x" * 1000) for _ in range(200))
     assert len(lines.rest) <= LONGEST_BYTES
-    assert said.replace(b"[rank0]: ", b"").replace(b"\n", b"") + lines.rest == b"x" * 200_000
+    assert output.replace(b"[rank0]: ", b"").replace(b"\n", b"") + lines.rest == b"x" * 200_000

@@ -164,8 +164,8 @@ def test_pending_collectives_are_those_begun_and_not_completed() -> None:
 def test_a_group_whose_first_collective_hangs_has_completed_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = {"last_enqueued_collective": 1, "last_completed_collective": -1}  # as torch says it
-    status = {"1": told, "2": dict.fromkeys(told, -1)}
+    numbers = {"last_enqueued_collective": 1, "last_completed_collective": -1}  # as torch says it
+    status = {"1": numbers, "2": dict.fromkeys(numbers, -1)}
 
     def _dump_fr_trace_json(_entries: bool, _active: bool) -> bytes:
         return json.dumps({"pg_status": status}).encode()

@@ -52,9 +52,9 @@ def write(folder: Path, *events: Event) -> Path:
 
 
 def metrics(events: EventFiles) -> dict[str, str]:
-    told = events.status()
-    assert told["source"] == "TensorBoard"
-    return {each["name"]: each["value"] for each in told["metrics"]}
+    status = events.status()
+    assert status["source"] == "TensorBoard"
+    return {each["name"]: each["value"] for each in status["metrics"]}
 
 
 def test_the_last_scalars_are_told_with_the_furthest_step(tmp_path: Path, since: float) -> None:
@@ -108,11 +108,11 @@ def test_long_records_are_passed_over_and_only_the_last_are_read(
     write(tmp_path, *many, image, scalar("loss", 1.0, 999))
     events = EventFiles([str(tmp_path)], since)
     assert events.read_new()
-    told = metrics(events)
-    assert told["current_step"] == "999"
-    assert len(told) == 1 + MOST_METRICS
-    assert f"tag-{LATEST_RECORDS + 39}" in told
-    assert "tag-0" not in told
+    found = metrics(events)
+    assert found["current_step"] == "999"
+    assert len(found) == 1 + MOST_METRICS
+    assert f"tag-{LATEST_RECORDS + 39}" in found
+    assert "tag-0" not in found
 
 
 def test_other_runs_tell_nothing(tmp_path: Path, since: float) -> None:

@@ -85,8 +85,8 @@ async def test_the_last_word_reaches_the_next_controller(tmp_path: Path, is_late
     async with served(channel.ca, channel.address[1]) as following:
         (tmp_path / "go").touch()
         assert await training == (0, "")
-        said = following.controller.received[-1][2]["trainerStatus"]["metrics"]
-    assert {"name": "current_step", "value": "2"} in said
+        metrics = following.controller.received[-1][2]["trainerStatus"]["metrics"]
+    assert {"name": "current_step", "value": "2"} in metrics
 
 
 async def test_other_ranks_say_nothing(tmp_path: Path) -> None:

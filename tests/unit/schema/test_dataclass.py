@@ -48,30 +48,30 @@ def _both(**options: bool) -> tuple[Any, Any]:
 def test_it_is_what_the_standard_library_makes(frozen: bool, slots: bool, kw_only: bool) -> None:
     ours, theirs = _both(frozen=frozen, slots=slots, kw_only=kw_only)
 
-    def told(cls: Any) -> list[object]:
+    def observed(cls: Any) -> list[object]:
         named = {"name": "a", "size": 4}
         first, same, other = cls(**named), cls(**named, hidden=9), cls(name="b")
-        told = [repr(first), first == same, first != other, first == "a", cls.__match_args__]
-        told += [dataclasses.asdict(first), repr(dataclasses.replace(first, late="y"))]
-        told += [repr(copy.copy(first)), first.things is other.things, cls.known]
-        told += [hasattr(first, "__dict__"), cls.__hash__ is None]
+        observed = [repr(first), first == same, first != other, first == "a", cls.__match_args__]
+        observed += [dataclasses.asdict(first), repr(dataclasses.replace(first, late="y"))]
+        observed += [repr(copy.copy(first)), first.things is other.things, cls.known]
+        observed += [hasattr(first, "__dict__"), cls.__hash__ is None]
         parameters = inspect.signature(vars(cls)["__init__"]).parameters.values()
-        told += [[(each.name, each.kind) for each in parameters]]
+        observed += [[(each.name, each.kind) for each in parameters]]
         for wrong in (dict, lambda: {"name": "a", "more": 1}, lambda: {**named, "inner": {}}):
             with pytest.raises(TypeError) as caught:
                 cls(**wrong())
-            told.append(str(caught.value).rpartition("__init__")[2])
+            observed.append(str(caught.value).rpartition("__init__")[2])
         try:
             first.name = "c"
         except dataclasses.FrozenInstanceError as error:
-            told.append(str(error))
+            observed.append(str(error))
         try:
             del first.name
         except dataclasses.FrozenInstanceError as error:
-            told.append(str(error))
-        return [*told, first.name if hasattr(first, "name") else None]
+            observed.append(str(error))
+        return [*observed, first.name if hasattr(first, "name") else None]
 
-    assert told(ours) == told(theirs)
+    assert observed(ours) == observed(theirs)
 
 
 def test_it_lets_a_class_write_methods_of_its_own_and_inherit() -> None:

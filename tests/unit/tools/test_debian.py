@@ -136,6 +136,6 @@ def test_a_source_out_of_reach_is_told_in_a_sentence(
     with pytest.raises(SystemExit) as ended:
         debian.Apt(tmp_path)
     assert ended.value.code == debian.LACKING
-    told = capfd.readouterr().err
-    assert "127.0.0.1" in told
-    assert told.endswith("cannot go on: no list of packages could be had; it says above why\n")
+    error = capfd.readouterr().err
+    assert "127.0.0.1" in error
+    assert error.endswith("cannot go on: no list of packages could be had; it says above why\n")

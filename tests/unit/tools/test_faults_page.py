@@ -22,8 +22,8 @@ def test_each_row_takes_its_place_and_what_is_written_by_hand_stays(tmp_path: Pa
     page.write_text(f"# Old\n\nwords\n\n{table([row('third')])}\n{BY_HAND}")
     keep(row("first"), ORDER, "# New\n\n", page)
     keep(row("third", under=150.0), ORDER, "# New\n\n", page)
-    told = page.read_text()
-    assert told == f"# New\n\n{table([row('first'), row('third', under=150.0)])}\n{BY_HAND}"
+    text = page.read_text()
+    assert text == f"# New\n\n{table([row('first'), row('third', under=150.0)])}\n{BY_HAND}"
     assert list(tmp_path.iterdir()) == [page]
 
 
@@ -50,15 +50,15 @@ def test_only_what_ended_the_same_has_a_ratio() -> None:
 def test_the_page_can_be_written_again(tmp_path: Path) -> None:
     """Its rows have the names and columns of those that `make chaos` measures."""
     page = tmp_path / "faults.md"
-    told = (ROOT / "docs" / "faults.md").read_text()
-    page.write_text(told)
+    text = (ROOT / "docs" / "faults.md").read_text()
+    page.write_text(text)
     names = _names()
-    lines = [line for line in told.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    lines = [line for line in text.partition("\n## ")[0].splitlines() if line.startswith("| ")]
     have = [line.strip("| ").split()[0] for line in lines[1:]]
     assert have == [name for name in names if name in have]
     keep(Row("torchx", "x", "kill", 60, "yes").cells(), names, "", page)
     after = page.read_text()
-    assert after.endswith(told[told.index("\n## ") :])
+    assert after.endswith(text[text.index("\n## ") :])
     assert all(f"\n| {name} " in after for name in (*have, "torchx"))
 
 

@@ -44,9 +44,9 @@ class Asking:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Type: {kind}"]
         head = "\r\n".join([*lines, f"Content-Length: {len(data)}", "", ""]).encode()
-        told: list[str] = []
-        answer = await self._answer(head + data, told)
-        return answer.status, json.loads(answer.body), told
+        warnings: list[str] = []
+        answer = await self._answer(head + data, warnings)
+        return answer.status, json.loads(answer.body), warnings
 
     async def _answer(self, request: bytes, told: list[str]) -> Answer:
         reader = self._client.reader

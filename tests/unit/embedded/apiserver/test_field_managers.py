@@ -100,8 +100,10 @@ async def test_who_writes_a_status_owns_that_only_and_conflicts_name_it(ask: Ask
     applied = {"apiVersion": "v1", "kind": "Pod", "status": {"message": "b"}}
     path = f"{PODS}/p/status?fieldManager=one"
     code, refused = await ask("PATCH", path, applied, APPLY)
-    told = 'Apply failed with 1 conflict: conflict with "node" with subresource "status" using v1'
-    assert (code, refused["message"]) == (409, f"{told}: .status.message")
+    expected = (
+        'Apply failed with 1 conflict: conflict with "node" with subresource "status" using v1'
+    )
+    assert (code, refused["message"]) == (409, f"{expected}: .status.message")
     code, found = await ask("PATCH", f"{path}&force=1", applied, APPLY)
     assert (code, found["status"]["message"]) == (200, "b")
     assert ("one", "Apply", "status") in _owners(found)

@@ -393,15 +393,15 @@ async def test_binding_and_eviction(api: Router) -> None:
     eviction = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 0}}
     code, _ = await api("POST", f"{pods}/p/eviction?dryRun=All", eviction)
     assert code == 201
-    code, told = await api("POST", f"{pods}/p/eviction", eviction)
-    assert (code, told["status"]) == (201, "Success")
+    code, fields = await api("POST", f"{pods}/p/eviction", eviction)
+    assert (code, fields["status"]) == (201, "Success")
     assert api.registry.list("pods") == []
     marked, gone = await anext(changes), await anext(changes)
     assert (marked.type, gone.type) == ("MODIFIED", "DELETED")
     assert "deletionTimestamp" not in marked.object["metadata"]
     (condition,) = marked.object["status"]["conditions"]
-    told = [condition[key] for key in ("type", "status", "reason")]
-    assert told == ["DisruptionTarget", "True", "EvictionByEvictionAPI"]
+    fields = [condition[key] for key in ("type", "status", "reason")]
+    assert fields == ["DisruptionTarget", "True", "EvictionByEvictionAPI"]
     api.registry.unsubscribe(changes)
 
 
@@ -504,8 +504,11 @@ async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Router) -> No
             defined = {each["name"] for each in operations["parameters"] if each["in"] == "path"}
             assert defined == set(re.findall(r"{(\w+)}", where)), where
             for verb in operations.keys() & {"post", "put"}:
-                told = operations[verb]
-                assert told["x-kubernetes-action"] == "connect" or told["requestBody"]["required"]
+                operation = operations[verb]
+                assert (
+                    operation["x-kubernetes-action"] == "connect"
+                    or operation["requestBody"]["required"]
+                )
 
 
 async def test_openapi_describes_lists_and_their_parameters(api: Router) -> None:
@@ -556,8 +559,8 @@ async def test_openapi_of_version_2_says_what_that_of_version_3_does(api: Router
         _, newer = await api("GET", f"/openapi/v3/{path}")
         assert newer["paths"].keys() <= document["paths"].keys()
         assert newer["components"]["schemas"].keys() <= document["definitions"].keys()
-    told = json.dumps(document)
-    referred = set(re.findall(r'"\$ref": "([^"]*)"', told))
+    text = json.dumps(document)
+    referred = set(re.findall(r'"\$ref": "([^"]*)"', text))
     assert referred <= {f"#/definitions/{name}" for name in document["definitions"]}
     job = "dev.tensorstack.batch.v1beta1.PyTorchTrainingJob"
     create = document["paths"][
@@ -565,7 +568,7 @@ async def test_openapi_of_version_2_says_what_that_of_version_3_does(api: Router
     ]["post"]
     (body,) = [each for each in create["parameters"] if each["in"] == "body"]
     assert body["schema"] == {"$ref": f"#/definitions/{job}"}
-    assert "oneOf" not in told
+    assert "oneOf" not in text
 
 
 async def test_a_refusal_is_written_as_kubernetes_writes_it(api: Router) -> None:

@@ -27,8 +27,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_step_that_fails_is_told_once_and_handed_out_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    told: list[Any] = []
-    supervisor = Supervisor(lambda obj, reason, message: told.append((obj, reason, message)))
+    reported: list[Any] = []
+    supervisor = Supervisor(lambda obj, reason, message: reported.append((obj, reason, message)))
     guard: RetryGuard[str] = RetryGuard("loop", supervisor)
     subscription = Subscription()
     done: list[str] = []
@@ -45,7 +45,7 @@ async def test_a_step_that_fails_is_told_once_and_handed_out_again(
             if len(done) == 4:
                 break
     assert list(supervisor) == []
-    assert [(reason, message) for _, reason, message in told] == [
+    assert [(reason, message) for _, reason, message in reported] == [
         ("ClusterFault", "loop: KeyError: 'spec'; it is tried again")
     ]
     assert [r.levelname for r in caplog.records] == ["ERROR", "WARNING", "WARNING"]

@@ -124,14 +124,14 @@ def fields(file: str, kind: str) -> set[str]:
     return set(kubernetes_schemas.definitions(file)[kind]["properties"])
 
 
-def told(spec: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
+def unsupported(spec: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
     containers = [{"name": "main", **container}]
     pod = {"spec": {"containers": containers, **spec}}
     names = EXTENSION.scheduler_names
     return unsupported_in_pod(pod, "root", has_resolver=False, scheduler_names=names)
 
 
-def told_of_service(field: str) -> str:
+def unsupported_of_service(field: str) -> str:
     kind = {"type": "ExternalName"} if field == "externalName" else {"clusterIP": "10.96.0.1"}
     service = {"metadata": {"name": "s"}, "spec": {**kind, field: SERVICE[field]}}
     return unsupported_in_service(service, has_resolver=False, is_plain=False)
@@ -149,19 +149,19 @@ def test_every_field_has_its_place() -> None:
 
 @pytest.mark.parametrize("field", POD)
 def test_a_field_of_a_pod_that_nothing_here_does_is_told(field: str) -> None:
-    (text,) = told({field: POD[field]}, {})
+    (text,) = unsupported({field: POD[field]}, {})
     assert field in text.partition(":")[0]
 
 
 @pytest.mark.parametrize("field", CONTAINER)
 def test_a_field_of_a_container_that_nothing_here_does_is_told(field: str) -> None:
-    (text,) = told({}, {field: CONTAINER[field]})
+    (text,) = unsupported({}, {field: CONTAINER[field]})
     assert " of container main: " in text
 
 
 @pytest.mark.parametrize("field", SERVICE)
 def test_a_field_of_a_service_that_nothing_here_does_is_told(field: str) -> None:
-    assert told_of_service(field).startswith("Service s: ")
+    assert unsupported_of_service(field).startswith("Service s: ")
 
 
 def test_defaults_and_what_jobs_are_given_are_not_told() -> None:
@@ -173,7 +173,7 @@ def test_defaults_and_what_jobs_are_given_are_not_told() -> None:
         "automountServiceAccountToken": False,
         "affinity": {"nodeAffinity": {}},
     }
-    assert told(given, {}) == told({"schedulerName": "t9k-scheduler"}, {}) == []
+    assert unsupported(given, {}) == unsupported({"schedulerName": "t9k-scheduler"}, {}) == []
     usual = {"sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "type": "LoadBalancer"}
     spec = {**usual, "clusterIP": "10.96.0.1", "ports": [{"port": 80, "protocol": "TCP"}]}
     service = {"metadata": {"name": "s"}, "spec": spec}

@@ -68,14 +68,14 @@ async def test_what_a_server_tells_of_its_services() -> None:
         assert await asked(port, "s" * 300) == ""
         assert await asked(port, "bad") == 'service unhealthy (responded with "NOT_SERVING")'
         assert await asked(port, "later") == 'service unhealthy (responded with "UNKNOWN")'
-        told = "the server does not tell the health of other (grpc.health.v1.Health)"
-        assert await asked(port, "other") == told
+        expected = "the server does not tell the health of other (grpc.health.v1.Health)"
+        assert await asked(port, "other") == expected
 
 
 async def test_a_server_without_the_method_is_not_well() -> None:
     with server("some.other.Service") as port:
-        told = await asked(port)
-    assert told == "the server does not tell the health (grpc.health.v1.Health)"
+        answer = await asked(port)
+    assert answer == "the server does not tell the health (grpc.health.v1.Health)"
 
 
 _ODD = {

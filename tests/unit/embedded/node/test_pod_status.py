@@ -84,8 +84,10 @@ def test_a_pod_whose_sidecar_has_ended_with_an_error_was_initialized(code: int) 
 
 def test_a_terminal_phase_stays_whoever_wrote_it() -> None:
     old = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
-    told = PodStatusFields("Running", "DeadlineExceeded", "", "10.0.0.2", "127.0.0.1", start_time=5)
-    found = pod_status([run("running")], told, old=old, now=1)
+    fields = PodStatusFields(
+        "Running", "DeadlineExceeded", "", "10.0.0.2", "127.0.0.1", start_time=5
+    )
+    found = pod_status([run("running")], fields, old=old, now=1)
     assert old == {key: found[key] for key in old}
     ready = [c["status"] for c in found["conditions"] if c["type"] == "Ready"]
     assert ready == ["False"]
@@ -93,8 +95,8 @@ def test_a_terminal_phase_stays_whoever_wrote_it() -> None:
 
 def test_a_status_that_is_computed_again_is_the_same() -> None:
     runs = [run("terminated", 3)]
-    told = PodStatusFields("Failed", "", "", "10.0.0.2", "127.0.0.1", start_time=5)
-    first = pod_status(runs, told, old={}, now=1)
-    assert pod_status(runs, told, old=first, now=2 * 10**9) == first
+    fields = PodStatusFields("Failed", "", "", "10.0.0.2", "127.0.0.1", start_time=5)
+    first = pod_status(runs, fields, old={}, now=1)
+    assert pod_status(runs, fields, old=first, now=2 * 10**9) == first
     ended = first["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (3, "Error")

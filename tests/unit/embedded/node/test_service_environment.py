@@ -13,14 +13,14 @@ def service(name: str, address: str, *ports: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"clusterIP": address, "ports": list(ports)}}
 
 
-def told(links: ServiceEnvironment, kind: str, each: dict[str, Any]) -> None:
+def observe(links: ServiceEnvironment, kind: str, each: dict[str, Any]) -> None:
     links.observe(Event(kind, "services", each, None, b"", 1))
 
 
 def service_links(services: list[dict[str, Any]]) -> dict[str, str]:
     links = ServiceEnvironment()
     for each in services:
-        told(links, "ADDED", each)
+        observe(links, "ADDED", each)
     return links.variables_for("default")
 
 
@@ -55,19 +55,19 @@ def test_only_services_with_an_address_have_any() -> None:
 def test_they_are_those_of_services_that_are_there_now_in_the_order_of_names() -> None:
     links = ServiceEnvironment()
     for name, address in (("b", "10.0.0.2"), ("a", "10.0.0.1"), ("c", "10.0.0.3")):
-        told(links, "ADDED", service(name, address, {"port": 1}))
+        observe(links, "ADDED", service(name, address, {"port": 1}))
     other = service("o", "10.0.0.9", {"port": 1})
     other["metadata"]["namespace"] = "other"
-    told(links, "ADDED", other)
+    observe(links, "ADDED", other)
     assert [n for n in links.variables_for("default") if n.endswith("_HOST")] == [
         "A_SERVICE_HOST",
         "B_SERVICE_HOST",
         "C_SERVICE_HOST",
     ]
-    told(links, "MODIFIED", service("b", "None", {"port": 1}))
-    told(links, "MODIFIED", service("a", "10.0.0.1", {"port": 2}))
-    told(links, "DELETED", service("c", "10.0.0.3", {"port": 1}))
-    told(links, "DELETED", service("never", "None"))
+    observe(links, "MODIFIED", service("b", "None", {"port": 1}))
+    observe(links, "MODIFIED", service("a", "10.0.0.1", {"port": 2}))
+    observe(links, "DELETED", service("c", "10.0.0.3", {"port": 1}))
+    observe(links, "DELETED", service("never", "None"))
     found = links.variables_for("default")
     assert [n for n in found if n.endswith("_HOST")] == ["A_SERVICE_HOST"]
     assert found["A_SERVICE_PORT"] == "2"

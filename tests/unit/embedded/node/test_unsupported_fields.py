@@ -14,7 +14,7 @@ from trainyard.embedded.node.pods.unsupported_fields import (
 )
 
 
-def told(
+def unsupported(
     spec: dict[str, Any],
     container: dict[str, Any],
     isolation: str = "root",
@@ -50,7 +50,7 @@ def told(
     ],
 )
 def test_a_field_of_the_pod_is_told(spec: dict[str, Any], field: str) -> None:
-    (text,) = told(spec, {})
+    (text,) = unsupported(spec, {})
     assert text.startswith(field)
 
 
@@ -67,7 +67,7 @@ def test_a_field_of_the_pod_is_told(spec: dict[str, Any], field: str) -> None:
 def test_a_field_of_a_container_is_told_with_its_name(
     container: dict[str, Any], field: str
 ) -> None:
-    (text,) = told({}, container)
+    (text,) = unsupported({}, container)
     assert text.startswith(field)
     assert "of container main:" in text
 
@@ -87,25 +87,25 @@ def test_a_field_of_a_container_is_told_with_its_name(
     ],
 )
 def test_what_is_honoured_is_not_told(spec: dict[str, Any], container: dict[str, Any]) -> None:
-    assert told(spec, container) == []
+    assert unsupported(spec, container) == []
 
 
 @pytest.mark.parametrize("isolation", ["rootless", "plain"])
 def test_capabilities_and_privileges_need_root(isolation: str) -> None:
     capabilities = {"add": ["IPC_LOCK"], "drop": ["ALL"]}
     container = {"securityContext": {"privileged": True, "capabilities": capabilities}}
-    fields = [text.partition(" of ")[0] for text in told({}, container, isolation)]
+    fields = [text.partition(" of ")[0] for text in unsupported({}, container, isolation)]
     assert fields == ["capabilities.add", "capabilities.drop", "privileged"]
-    assert told({}, container) == []
+    assert unsupported({}, container) == []
 
 
 def test_a_profile_of_system_calls_is_the_default_one() -> None:
     default, own = ({"seccompProfile": {"type": t}} for t in ("RuntimeDefault", "Localhost"))
-    assert told({}, {"securityContext": default}, "rootless") == []
-    assert told({"securityContext": default}, {}, "plain") == [
+    assert unsupported({}, {"securityContext": default}, "rootless") == []
+    assert unsupported({"securityContext": default}, {}, "plain") == [
         "seccompProfile of container main: needs namespaces"
     ]
-    (text,) = told({}, {"securityContext": own})
+    (text,) = unsupported({}, {"securityContext": own})
     assert text.startswith("seccompProfile of container main: profiles of one's own are not read")
 
 
@@ -134,39 +134,41 @@ def test_how_names_are_looked_up_is_told_where_nobody_answers(
     spec: dict[str, Any], count: int
 ) -> None:
     text = "dnsPolicy, dnsConfig: pods reach no name server here"
-    assert told(spec, {}, has_resolver=False) == [text] * count
-    assert told(spec, {}) == []
+    assert unsupported(spec, {}, has_resolver=False) == [text] * count
+    assert unsupported(spec, {}) == []
 
 
-def said(service: dict[str, Any], *, has_resolver: bool = True, is_plain: bool = False) -> str:
+def unsupported_of_service(
+    service: dict[str, Any], *, has_resolver: bool = True, is_plain: bool = False
+) -> str:
     return unsupported_in_service(service, has_resolver=has_resolver, is_plain=is_plain)
 
 
 def test_a_port_that_is_neither_tcp_nor_udp_is_told() -> None:
     text = "Service s: port 82/SCTP is not forwarded on this machine, only TCP and UDP are"
-    assert said(service("10.96.0.1", "TCP", "UDP", "SCTP")) == text
+    assert unsupported_of_service(service("10.96.0.1", "TCP", "UDP", "SCTP")) == text
 
 
 def test_what_is_not_done_with_datagrams_is_told() -> None:
     one = service("10.96.0.1", "UDP")
     one["spec"]["ports"][0] |= {"nodePort": 30053, "targetPort": 53}
-    told = "nodePort 30053/UDP is not opened on this machine, only TCP is"
-    assert said(one) == f"Service s: {told}"
+    expected = "nodePort 30053/UDP is not opened on this machine, only TCP is"
+    assert unsupported_of_service(one) == f"Service s: {expected}"
     plain = "port 80/UDP: needs namespaces, as targetPort is another"
-    assert said(one, is_plain=True) == f"Service s: {plain}; {told}"
+    assert unsupported_of_service(one, is_plain=True) == f"Service s: {plain}; {expected}"
 
 
 @pytest.mark.parametrize("one", [service("10.96.0.1", "TCP", "UDP"), service("None", "SCTP")])
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_tcp_udp_and_headless_services_are_served(one: dict[str, Any], is_plain: bool) -> None:
-    assert said(one, is_plain=is_plain) == ""
+    assert unsupported_of_service(one, is_plain=is_plain) == ""
 
 
 def test_an_external_name_is_told_where_a_file_of_hosts_must_say_it() -> None:
     def named(name: str, *, has_resolver: bool = False) -> str:
         spec = {"type": "ExternalName", "externalName": name}
         service = {"metadata": {"name": "s"}, "spec": spec}
-        return said(service, has_resolver=has_resolver)
+        return unsupported_of_service(service, has_resolver=has_resolver)
 
     assert named("db.other.svc.cluster.local") == named("db.other.svc.cluster.local.") == ""
     for name in ("example.org", "db.other.svc.elsewhere", "x.db.other.svc.cluster.local"):
@@ -176,8 +178,8 @@ def test_an_external_name_is_told_where_a_file_of_hosts_must_say_it() -> None:
 
 def test_aliases_of_hosts_need_a_file_of_their_own() -> None:
     spec = {"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a"]}]}
-    assert told(spec, {}) == []
-    assert told(spec, {}, "plain") == ["hostAliases: needs namespaces"]
+    assert unsupported(spec, {}) == []
+    assert unsupported(spec, {}, "plain") == ["hostAliases: needs namespaces"]
 
 
 @pytest.mark.parametrize(("isolation", "count"), [("root", 0), ("rootless", 0), ("plain", 1)])

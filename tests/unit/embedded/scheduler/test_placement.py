@@ -13,7 +13,7 @@ TAINT = {"key": "team", "value": "b", "effect": "NoSchedule"}
 NODE: Object = {"metadata": {"name": "here", "labels": {"zone": "a", "gpus": "4"}}, "spec": {}}
 
 
-def said(spec: Object, *, is_strict: bool = True, **node: Any) -> str:
+def rejection(spec: Object, *, is_strict: bool = True, **node: Any) -> str:
     return node_filters.rejection_reason(
         {"spec": spec}, {**NODE, "spec": node}, is_strict=is_strict
     )
@@ -42,13 +42,13 @@ def label(key: str, operator: str, *values: str) -> Object:
     ],
 )
 def test_tolerations(toleration: Object, tolerates: bool) -> None:
-    text = said({"tolerations": [toleration]}, taints=[TAINT])
+    text = rejection({"tolerations": [toleration]}, taints=[TAINT])
     assert bool(text) is not tolerates
 
 
 @pytest.mark.parametrize(("effect", "repels"), [("NoExecute", True), ("PreferNoSchedule", False)])
 def test_effects(effect: str, repels: bool) -> None:
-    text = said({}, taints=[{"key": "k", "effect": effect}])
+    text = rejection({}, taints=[{"key": "k", "effect": effect}])
     assert text == ("0/1 nodes are available: 1 node(s) had untolerated taint {k: }." * repels)
 
 
@@ -77,9 +77,9 @@ def test_effects(effect: str, repels: bool) -> None:
     ],
 )
 def test_labels(spec: Object, fits: bool) -> None:
-    assert bool(said(spec)) is not fits
-    assert not said(spec, is_strict=False)
+    assert bool(rejection(spec)) is not fits
+    assert not rejection(spec, is_strict=False)
 
 
 def test_cordon_comes_first() -> None:
-    assert "were unschedulable" in said({}, unschedulable=True, taints=[TAINT])
+    assert "were unschedulable" in rejection({}, unschedulable=True, taints=[TAINT])

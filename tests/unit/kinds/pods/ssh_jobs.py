@@ -69,7 +69,7 @@ def pod(workload: Workload, kind: str = "worker", number: int = 0, *, resumed: b
     return workload.build_pod(ReplicaKey(kind, number), 1, pod_group="", resumed=resumed)
 
 
-def told(
+def launch_annotation(
     workload: Workload, kind: str = "worker", number: int = 0, *, resumed: bool = False
 ) -> Any:
     """What a pod's programs are told."""

@@ -139,9 +139,9 @@ def test_the_queue_is_asked_in_the_words_of_the_scheduler(
     made = board(Settings(gang_backend=backend), scheduler={"t9kScheduler": {"queue": "q"}})
     assert made.pod["spec"].get("schedulerName") == scheduler
     marks = made.pod["metadata"]
-    told = [*marks["labels"].values(), *marks["annotations"].values()]
+    values = [*marks["labels"].values(), *marks["annotations"].values()]
     has_queue = backend not in (GangBackend.NONE, GangBackend.SCHEDULER_PLUGINS)
-    assert ("q" in told) is has_queue
+    assert ("q" in values) is has_queue
 
 
 def test_the_revision_follows_what_the_pod_is_made_of() -> None:

@@ -13,7 +13,9 @@ CLUSTER = Settings(channel_address="reports.test:7443")
 LOGS = {"logDir": {"pvc": [{"name": "mine", "subPath": ["log", "./more//log"]}]}}
 
 
-def told(board: dict[str, Any] | None, *mounts: dict[str, str], **policy: Any) -> str | None:
+def events_variable(
+    board: dict[str, Any] | None, *mounts: dict[str, str], **policy: Any
+) -> str | None:
     """The variable of a pod with the claims `mine` and `other`, so mounted."""
     main = {"name": "pytorch", "image": "i", "command": ["python", "train.py"]}
     own = replicas(containers=[{**main, "volumeMounts": list(mounts)}])
@@ -50,8 +52,8 @@ def told(board: dict[str, Any] | None, *mounts: dict[str, str], **policy: Any) -
 def test_the_folders_of_the_board_are_told_as_they_are_mounted(
     board: dict[str, Any] | None, mount: dict[str, str], folders: str | None
 ) -> None:
-    assert told(board, {"name": "v-mine", "mountPath": "/data", **mount}) == folders
+    assert events_variable(board, {"name": "v-mine", "mountPath": "/data", **mount}) == folders
 
 
 def test_nothing_is_told_where_nobody_looks() -> None:
-    assert told(LOGS, {"name": "v-mine", "mountPath": "/data"}, observe=False) is None
+    assert events_variable(LOGS, {"name": "v-mine", "mountPath": "/data"}, observe=False) is None

@@ -74,9 +74,9 @@ def test_what_cannot_be_shown_is_told_and_the_rest_is_shown() -> None:
     left = found(logDir=logs, trainingLogFilesets=["nfs://server/log"])
     assert left.folders == (Folder("a", "log"),)
     assert left.remotes == ()
-    told = "\n".join(left.unserved)
+    unserved = "\n".join(left.unserved)
     for word in ("'../b' leaves the claim a", "'runs/one/'", "'file:///etc/passwd'", "nfs://"):
-        assert word in told
+        assert word in unserved
 
 
 def test_nothing_to_show_is_seen() -> None:

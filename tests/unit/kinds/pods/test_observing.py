@@ -124,11 +124,11 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
 ) -> None:
     """The program in torchrun's place, up to where it would load torch."""
     code = shipping.torchrun_program(elastic=False).removesuffix("main(*RANK_PATCHES)\n")
-    told = "let_ranks_be_observed()\nprint(os.environ.get('PYTHONPATH'))"
+    source = "let_ranks_be_observed()\nprint(os.environ.get('PYTHONPATH'))"
     variables = {"PATH": os.environ["PATH"], **({"PYTHONPATH": path} if path else {})}
     variables |= {embedded_contract.OBSERVE: "attempt=1"} if observed else {}
     done = subprocess.run(
-        [sys.executable, "-c", code + told],
+        [sys.executable, "-c", code + source],
         env=variables,
         capture_output=True,
         text=True,

@@ -10,10 +10,10 @@ from tests.unit.kinds.pods.ssh_jobs import (
     Object,
     colossalai,
     deepspeed,
+    launch_annotation,
     mounts,
     pod,
     template,
-    told,
 )
 
 from trainyard.kinds.shared import labels
@@ -105,7 +105,7 @@ def test_keys_are_made_by_the_executor_and_are_nowhere_else(make: Any) -> None:
 def test_worker_0_launches_and_the_others_serve() -> None:
     workload = deepspeed(config={"slotsPerWorker": 4, "otherArgs": ["--master_port", "1"]})
     names = ["worker-0", "worker-1"]
-    first, second = told(workload), told(workload, number=1)
+    first, second = launch_annotation(workload), launch_annotation(workload, number=1)
     assert first["hosts"] == names
     assert first["launch"] == {
         "kind": "deepspeed",
@@ -129,7 +129,7 @@ def test_a_replica_has_one_name_in_hostfile_dns_and_ssh() -> None:
     assert built["spec"]["hostname"] == "worker-1"
     domain = f"{workload.base}.team.svc.cluster.local"
     assert built["spec"]["dnsConfig"]["searches"] == [domain]
-    assert told(workload, number=1)["places"] == {"domain": domain}
+    assert launch_annotation(workload, number=1)["places"] == {"domain": domain}
     assert by_hand(workload).startswith(f"Host worker-* !*.*\n    HostName %h.{domain}\n")
     launcher = pod(colossalai(), "launcher")
     assert launcher["spec"]["hostname"] == "launcher"
@@ -140,7 +140,7 @@ def test_without_namespaces_names_are_known_to_ssh_alone() -> None:
     plain = Settings(plain_processes=True)
     elastic = {"enabled": True, "minReplicas": 1, "expectedReplicas": 1, "maxReplicas": 2}
     workload = deepspeed(elastic=elastic, settings=plain)
-    places = told(workload)["places"]["addresses"]
+    places = launch_annotation(workload)["places"]["addresses"]
     assert list(places) == ["worker-0", "worker-1"]
     assert f"Host worker-1\n    HostName {places['worker-1']}\n" in by_hand(workload)
     launching = pod(colossalai(settings=plain), "launcher")
@@ -180,11 +180,13 @@ def test_the_hostfile_is_also_where_deepspeed_looks_by_itself(mounted: str, expe
 def test_slots_default_to_the_gpus_of_the_training_container(resources: Object, slots: int) -> None:
     given = template(resources=resources)
     given["spec"]["containers"].append({"name": "sidecar", "resources": {"limits": {"x/gpu": 3}}})
-    assert told(deepspeed(worker={"template": given}))["launch"]["slots"] == slots
+    assert launch_annotation(deepspeed(worker={"template": given}))["launch"]["slots"] == slots
 
 
 def test_a_custom_command_is_a_script_of_a_shell() -> None:
-    launch = told(deepspeed(config={"customCommand": "deepspeed x.py", "slotsPerWorker": 2}))
+    launch = launch_annotation(
+        deepspeed(config={"customCommand": "deepspeed x.py", "slotsPerWorker": 2})
+    )
     script = {"argv": ["/bin/sh"], "script": "deepspeed x.py"}
     assert launch["launch"] == {"kind": "command", **script, "slots": 2}
 
@@ -196,26 +198,34 @@ def test_only_literal_variables_go_into_the_env_file() -> None:
         {"name": "EXPANDED", "value": "$(LITERAL)"},
         {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
     ]
-    given = told(deepspeed(worker={"template": template(env=env)}))
+    given = launch_annotation(deepspeed(worker={"template": template(env=env)}))
     assert given["literalEnv"] == ["PYTHONUNBUFFERED", "TRAINYARD_ATTEMPT", "LITERAL"]
     assert given["customEnv"][-3:] == ["LITERAL", "EXPANDED", "SECRET"]
-    disabled = told(deepspeed(worker={"template": template(env=env)}, disableCustomEnv=True))
+    disabled = launch_annotation(
+        deepspeed(worker={"template": template(env=env)}, disableCustomEnv=True)
+    )
     assert disabled["disableCustomEnv"]
     assert "literalEnv" not in disabled
 
 
 def test_debug_mode_starts_sshd_and_launches_nothing() -> None:
-    given = told(deepspeed(runMode={"debug": {"enabled": True}}))
+    given = launch_annotation(deepspeed(runMode={"debug": {"enabled": True}}))
     assert given["debug"] == ["/usr/sbin/sshd", "-D"]
     assert "launch" not in given
-    assert told(colossalai(runMode={"debug": {"enabled": True}}))["debug"] == ["sleep", "inf"]
+    assert launch_annotation(colossalai(runMode={"debug": {"enabled": True}}))["debug"] == [
+        "sleep",
+        "inf",
+    ]
 
 
 def test_an_entry_for_master_is_about_worker_0() -> None:
     """Founding documents name it so; the entry for `worker` holds for the others."""
     entries = [{"type": "worker", "command": ["w"]}, {"type": "master", "command": ["m"]}]
     workload = deepspeed(runMode={"debug": {"enabled": True, "replicaSpecs": entries}})
-    assert [told(workload, number=number)["debug"] for number in (0, 1)] == [["m"], ["w"]]
+    assert [launch_annotation(workload, number=number)["debug"] for number in (0, 1)] == [
+        ["m"],
+        ["w"],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -234,16 +244,16 @@ def test_resume_replaces_arguments_or_the_whole_launch() -> None:
     """Arguments stay in the generated launch; a command takes its place. Before: neither."""
     change = {"type": "worker", "args": ["--resume"]}
     paused = deepspeed(runMode={"pause": {"resumeSpecs": [change]}})
-    assert told(paused)["launch"]["program"] == ["train.py", "a b"]
-    assert told(paused, resumed=True)["launch"]["program"] == ["train.py", "--resume"]
+    assert launch_annotation(paused)["launch"]["program"] == ["train.py", "a b"]
+    assert launch_annotation(paused, resumed=True)["launch"]["program"] == ["train.py", "--resume"]
     replaced = deepspeed(runMode={"pause": {"resumeSpecs": [{**change, "command": ["x"]}]}})
-    assert told(replaced, resumed=True)["launch"]["argv"] == ["x", "--resume"]
+    assert launch_annotation(replaced, resumed=True)["launch"]["argv"] == ["x", "--resume"]
     launcher = {"type": "launcher", "args": ["--resume"]}
     job = colossalai(
         torch={"script": ["-m", "package.train", "old"]},
         runMode={"pause": {"resumeSpecs": [launcher]}},
     )
-    program = told(job, "launcher", resumed=True)["launch"]["program"]
+    program = launch_annotation(job, "launcher", resumed=True)["launch"]["program"]
     assert program == ["-m", "package.train", "--resume"]
 
 
@@ -253,7 +263,7 @@ def test_an_elastic_job_has_the_wanted_workers_within_its_bounds(wanted: int, gi
     bounds = {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "expectedReplicas": wanted}
     workload = deepspeed(elastic=bounds)
     assert workload.replicas == given
-    assert len(told(workload)["hosts"]) == given
+    assert len(launch_annotation(workload)["hosts"]) == given
     assert workload.revision(ReplicaKey("worker", 0)) == str(given)
     assert workload.revision(ReplicaKey("worker", 1)) == ""
     assert pod(workload)["metadata"]["annotations"]["trainyard.dev/revision"] == str(given)
@@ -293,7 +303,7 @@ def test_torchrun_options_in_the_spelling_of_colossalai(
     options: list[str], expected: list[str]
 ) -> None:
     workload = colossalai(torch={"extraArgs": options, "procPerWorker": 2})
-    launch = told(workload, "launcher")["launch"]
+    launch = launch_annotation(workload, "launcher")["launch"]
     assert launch["extraArgs"] == expected
     assert launch["processes"] == 2
 
@@ -315,4 +325,4 @@ def test_one_budget_and_one_place_for_keys_and_sshd() -> None:
     assert workload.clean_up is CleanUpPolicy.WORKERS
     for kind in ("launcher", "worker"):
         assert "/home/me/.ssh" in mounts(pod(workload, kind))
-        assert told(workload, kind)["sshd"] == "/opt/sshd"
+        assert launch_annotation(workload, kind)["sshd"] == "/opt/sshd"

@@ -143,7 +143,7 @@ def untold(name: str, template: dict[str, Any], backend: GangBackend) -> list[st
     obj = m.changed(obj, ".".join(map(str, where)), template)
     obj["metadata"]["annotations"] = {labels.WORKING_DIR: "/work"}
     problems = check(obj).problems
-    told = {p.path[len(where) :] for p in problems if p.path[: len(where)] == where}
+    messages = {p.path[len(where) :] for p in problems if p.path[: len(where)] == where}
     job: Job = KINDS[obj["kind"]].model.model_validate(obj)  # type: ignore[assignment]
     workload = KINDS[obj["kind"]].describe(job, Settings(gang_backend=backend))
     replica_type = (
@@ -158,7 +158,7 @@ def untold(name: str, template: dict[str, Any], backend: GangBackend) -> list[st
             by_gang = (
                 f"{replica_type}: {format_path(path[:n])}: " for n in range(2, len(path) + 1)
             )
-            is_told = any(path[: len(each)] == each for each in told if each) or any(
+            is_told = any(path[: len(each)] == each for each in messages if each) or any(
                 text in "\n".join(workload.warnings) for text in by_gang
             )
             if not is_told and not (is_same and path == ("spec", "restartPolicy")):
