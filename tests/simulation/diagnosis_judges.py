@@ -686,7 +686,10 @@ def _stood(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
 
 @says("card.cause", r"(?P<reading>.+)")
 def _card_cause(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
-    if not any(re.fullmatch(text, found["reading"]) for text in READINGS):
+    if (reasons := TAKEN.get(found["reading"])) is not None:
+        told = seen.last_attempt.get("reason")
+        yield from _if(told not in reasons, f"the reason is {told}")
+    elif not any(re.fullmatch(text, found["reading"]) for text in READINGS):
         yield from _judged(seen, Said("evidence", found["reading"]), Counter())
 
 

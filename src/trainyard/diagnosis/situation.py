@@ -11,7 +11,11 @@ from trainyard.client.attempt_logs import last_attempt
 from trainyard.client.job_view import Job
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import PodView
-from trainyard.kinds.shared.reasons import parse_failure_message, without_torchrun_report
+from trainyard.kinds.shared.reasons import (
+    ToldFailure,
+    parse_failure_message,
+    without_torchrun_report,
+)
 from trainyard.kube.embedded_contract import HIDDEN_OUTPUT
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
@@ -65,10 +69,10 @@ class Situation:
     @property
     def failure_output(self) -> str:
         """The last lines of the log of the replica that failed last, as its condition has them."""
-        return self._replica_failure[2]
+        return self._told_failure.output
 
     @property
-    def _replica_failure(self) -> tuple[str, str, str]:
+    def _told_failure(self) -> ToldFailure:
         return parse_failure_message(str(self.job.condition("ReplicaFailure").get("message") or ""))
 
     def pod(self, name: str) -> PodView | None:
@@ -93,8 +97,11 @@ class Situation:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
         failed = self.job.failed_container(pod) if pod else None
-        about, reason, output = self._replica_failure
-        reported = output if about == pod_name and reason not in GIVEN_UP else ""
+        told, last = self._told_failure, self.job.last_failure
+        # It may be of an earlier attempt: what costs nothing is not told there.
+        is_old = last.get("replica") == pod_name and told.code != last.get("exitCode")
+        is_known = told.pod == pod_name and told.reason not in GIVEN_UP and not is_old
+        reported = told.output if is_known else ""
         lines = ((failed and failed.termination_message) or reported).split("\n")
         return without_torchrun_report("\n".join(lines[last_attempt(lines) :]))
 

@@ -595,3 +595,15 @@ def test_a_watchdog_of_nccl_names_the_rank_that_did_not_come(says: bool) -> None
     assert text in (card.cause, card.reason)
     assert "runPolicy.hang" in card.remedy
     assert card.replica == "worker-1"
+
+
+def test_words_of_an_earlier_attempt_are_not_those_of_the_next() -> None:
+    """Which the condition goes on to tell where the next failure costs nothing."""
+    known = failed("worker-0", {"worker-0": 1}, {})
+    text = f"Pod[{pod_name('worker-0')}] exited with error code 2: no checkpoint"
+    known.job.obj["status"]["conditions"].append(
+        condition("ReplicaFailure", "True", "ErrorInPod", text)
+    )
+    card = failure_card_of(known)
+    assert card is not None
+    assert "no checkpoint" not in card.reason

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import NamedTuple
 
 from trainyard.kube import embedded_contract
 
@@ -146,19 +147,31 @@ def launch_wait_message(message: str) -> str:
 
 
 _FAILURE = re.compile(
-    r"Pod\[(?P<pod>[^]]+)\] (?:exited with error code -?\d+|failed)(?: \((?P<why>[^()\n]+)\))?"
-    r"(?:: (?P<output>.+?))?"
+    r"Pod\[(?P<pod>[^]]+)\] (?:exited with error code (?P<code>-?\d+)|failed)"
+    r"(?: \((?P<why>[^()\n]+)\))?(?:: (?P<output>.+?))?"
     r"(?:\nFailure \d+ in a row by .+, with nothing gained in between: a restart will not help\.)?",
     re.DOTALL,
 )
 """Of the condition ReplicaFailure, as `lifecycle.texts` says it."""
 
 
-def parse_failure_message(message: str) -> tuple[str, str, str]:
-    """The pod that the message of a condition ReplicaFailure is about, the reason of its failure,
-    and what it wrote last, or what is said of one that was given up; each "" without."""
+class ToldFailure(NamedTuple):
+    """What the message of a condition ReplicaFailure tells; empty where it does not."""
+
+    pod: str = ""
+    code: int | None = None
+    reason: str = ""
+    output: str = ""
+    """What the pod wrote last, or what is said of one that was given up."""
+
+
+def parse_failure_message(message: str) -> ToldFailure:
+    """What the message of a condition ReplicaFailure tells."""
     found = _FAILURE.fullmatch(message)
-    return (found["pod"], found["why"] or "", found["output"] or "") if found else ("", "", "")
+    if found is None:
+        return ToldFailure()
+    code = int(found["code"]) if found["code"] else None
+    return ToldFailure(found["pod"], code, found["why"] or "", found["output"] or "")
 
 
 _PREFLIGHT = "preflight: "
