@@ -117,6 +117,7 @@ ONCE_FAILED = {
     49490244: "why an earlier launch was given up was quoted as the words of the next",
     814: "words of an earlier attempt were taken for those of the next",
     847: "the monitor did not know that a card says why a pod went that wrote an exception",
+    1005: "a peer that failed before it was asked to end with its job was told as stopped",
     247595866: "a peer that was taken away before, and awaited its next start, was told as stopped",
     194526407: "a replica that its node evicted was told as failed",
     194526482: "the monitor missed that a replica was stopped while it prepared",

@@ -195,7 +195,8 @@ def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Gra
             yield Grade.STOPPED
         elif phase in _STOPPED:
             grade = death.grades.get(pod, Grade.STOPPED)
-            is_answer = grade is Grade.CAUSE and _ended_after_job(situation, found)
+            is_asked = phase == "Deleted" or (found is not None and found.deleting_since)
+            is_answer = grade is Grade.CAUSE and is_asked and _ended_after_job(situation, found)
             yield Grade.STOPPED if is_answer else grade
         elif phase == Phase.FAILED:
             yield death.grades.get(pod, Grade.CAUSE)
