@@ -117,6 +117,8 @@ ONCE_FAILED = {
     49490244: "why an earlier launch was given up was quoted as the words of the next",
     814: "words of an earlier attempt were taken for those of the next",
     847: "the monitor did not know that a card says why a pod went that wrote an exception",
+    634: "words of a later pod were taken for those of the attempt that its replica had ended",
+    1236: "losses that were told as failures were forgotten while clean-up deleted their pods",
     1005: "a peer that failed before it was asked to end with its job was told as stopped",
     247595866: "a peer that was taken away before, and awaited its next start, was told as stopped",
     194526407: "a replica that its node evicted was told as failed",

@@ -87,6 +87,13 @@ class Situation:
         first = last_attempt(tail.lines) if tail else 0
         return tail and tail._replace(lines=tail.lines[first:], times=tail.times[first:])
 
+    def _came_later(self, pod: PodView) -> bool:
+        """Whether a pod is of an attempt after the last that its replica ended."""
+        last = self.job.last_failure
+        created = parse(pod.metadata.get("creationTimestamp"))
+        ended = parse(last.get("endTime")) if last.get("replica") == pod.name else None
+        return created is not None and ended is not None and created > ended
+
     def exit_reason(self, pod_name: str) -> str:
         """Why a pod's container was ended, where it did not end of itself: OOMKilled."""
         pod = self.pod(pod_name)
@@ -96,7 +103,7 @@ class Situation:
     def last_output(self, pod_name: str) -> str:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
-        failed = self.job.failed_container(pod) if pod else None
+        failed = self.job.failed_container(pod) if pod and not self._came_later(pod) else None
         told, last = self._told_failure, self.job.last_failure
         # It may be of an earlier attempt: what costs nothing is not told there.
         is_old = last.get("replica") == pod_name and told.code != last.get("exitCode")

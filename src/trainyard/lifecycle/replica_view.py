@@ -141,12 +141,16 @@ def _state_of_pod(
     """
     if pod is None:
         return _state_from_entry(entry, main, ended=ended)
-    has_ended = entry is not None and entry["uid"] == pod.uid and entry["phase"] in _ENDED
+    has_ended = (
+        entry is not None
+        and entry["uid"] == pod.uid
+        and (entry["phase"] in _ENDED or (ended and has_failed(entry)))
+    )
     if not has_ended and pod.deleting is None and pod.phase == "Running" and _all_run(pod):
         return (State.UNKNOWN if pod.node in lost else State.RUNNING), None
     end = exit_of(pod, main)
     if entry is not None and has_ended:
-        return _as_reported(entry, end, main)
+        return _as_reported(entry, end, main, ended=ended)
     if end is not None and end.code == 0 and _answered_to_stop(pod, ended=ended):
         end = replace(end, code=None, reason=DEADLINE_EXCEEDED)
     if end is not None and (not end.free or (ended and end.code != 0)):
@@ -208,9 +212,11 @@ def _answered_to_stop(pod: Pod, *, ended: bool) -> bool:
     return ended and pod.deadline_seconds == STOP_SECONDS
 
 
-def _as_reported(entry: Entry, end: Exit | None, main: str | None) -> tuple[State, Exit | None]:
+def _as_reported(
+    entry: Entry, end: Exit | None, main: str | None, *, ended: bool
+) -> tuple[State, Exit | None]:
     """What status told as the replica's own end stays so, whatever becomes of its pod."""
-    state, remembered = _state_from_entry(entry, main)
+    state, remembered = _state_from_entry(entry, main, ended=ended)
     if end is None or (remembered is not None and remembered.reason in GIVEN_UP):
         return state, remembered
     return state, replace(end, free=False)
