@@ -1,0 +1,1 @@
+"""A hundred failures of public kinds: what each has to be told as, and how it ended here."""
