@@ -37,8 +37,10 @@ _SAME_COLLECTIVES = (
 _PATTERNS = (
     LogPattern(
         r"Timed out after \d+ seconds waiting for clients. (\d+)/(\d+) clients joined",
-        "only {0} of {1} processes came: the world is larger than what was started",
-        "leave world_size to the launcher's WORLD_SIZE, or start that many processes",
+        "only {0} of {1} processes came: the others hang, look for the first one elsewhere, or "
+        "were never started",
+        "leave world_size to the launcher's WORLD_SIZE; look whether all ranks get there, with one "
+        "MASTER_ADDR and port",
     ),
     LogPattern(
         r"wait timeout after \d+ms, keys: /default_pg",
@@ -74,11 +76,16 @@ _PATTERNS = (
         "rename the file that has the name of a package",
     ),
     LogPattern(
-        r"operator (torch\w+)::\w+ does not exist|your PyTorch and (\w+) versions are incompatible"
-        r"|([A-Za-z]\w*)[^\s/:]*\.so\S*: undefined symbol: \w*(?:c10|torch|2at)",
+        r"operator (torch\w+)::\w+ does not exist|your PyTorch and (\w+) versions are incompatible",
         "torch and {0} do not fit each other: that was built for another torch",
         "install versions that belong together, in one command (pip install torch {0}); the script "
         "is right",
+    ),
+    LogPattern(
+        r"([A-Za-z]\w*)[^\s/:]*\.so\S*: undefined symbol: \w*(?:c10|torch|2at)",
+        "torch and {0} do not fit each other: that was built for another torch",
+        "install versions that belong together, of torch and of the package that has {0}; the "
+        "script is right",
     ),
     LogPattern(
         r"numpy\.\w+ size changed|compiled using NumPy 1\.x|_ARRAY_API not found"
@@ -99,6 +106,19 @@ _PATTERNS = (
         "run what its message says, for the Python that the replica runs: {0}",
     ),
     LogPattern(
+        r"cannot import name '([^']+)' from "
+        r"[^\n]*/lib/python3\.\d+/(?!site-packages|dist-packages)",
+        "the standard library of this Python has no {0}",
+        "run a newer Python if the name is new; if it is old, install a newer version of what "
+        "imports it",
+    ),
+    LogPattern(
+        r"f-string: (?:unmatched|expecting '}')[^\n]*\n.*f([\"'])[^\n]*\{[^\n}]*\1[^\n]*\1"
+        r"|f-string expression part cannot include a backslash",
+        "before Python 3.12 an f-string holds within it neither its own quotes nor a backslash",
+        "use other quotes in it, or run Python 3.12 or newer",
+    ),
+    LogPattern(
         r"cannot import name '([^']+)' from",
         "{0} is not in what it is imported from, as it is installed there",
         "install the version that has it, or correct the name; look too whether a file of the "
@@ -112,7 +132,8 @@ _PATTERNS = (
     LogPattern(
         r"DataLoader worker .*killed by signal: Killed",
         "a worker of the DataLoader was killed, by the kernel for want of memory or by somebody",
-        "raise resources.limits.memory of the container, or use fewer workers (num_workers)",
+        "raise resources.limits.memory of the container, or use fewer workers (num_workers); "
+        "dmesg tells if memory was short",
     ),
     LogPattern(
         r"DataLoader worker .*exited unexpectedly",
@@ -156,10 +177,70 @@ _PATTERNS = (
         "take input() and breakpoint() out; `trainyard debug` lets you run it by hand",
     ),
     LogPattern(
+        r"Unexpected key\(s\) in state_dict: \"module\.",
+        "the checkpoint is of a model in DistributedDataParallel, and goes into one that is not",
+        "take `module.` off its keys, or save model.module.state_dict()",
+    ),
+    LogPattern(
+        r"Missing key\(s\) in state_dict: \"module\.",
+        "the checkpoint is of a model without DistributedDataParallel, and goes into one with it",
+        "load it into model.module, or before the model is wrapped",
+    ),
+    LogPattern(
         r"Weights only load failed",
         "torch loads nothing but weights, and the file holds other objects",
         "trust the file by weights_only=False, or its classes by torch.serialization."
         "add_safe_globals",
+    ),
+    LogPattern(
+        r"(?i)certificate[ _]verify[ _]failed",
+        "the certificate of a server is signed by nobody who is known where it runs",
+        "tell it who signed it, such as a proxy (--env SSL_CERT_FILE=…, REQUESTS_CA_BUNDLE=…)",
+    ),
+    LogPattern(
+        r"HTTP Error 40[13]\b|\b40[13] Client Error",
+        "a server does not give that to whoever asks, or wants to know who does",
+        "give it a token that may (--env HF_TOKEN for Hugging Face), and check the address",
+    ),
+    LogPattern(
+        r"HTTP Error 404\b|\b404 Client Error",
+        "a server has nothing at that address",
+        "check the address, and whether it shows itself to those with a token only",
+    ),
+    LogPattern(
+        r"HTTP Error (?:429|5\d\d)\b|\b429 Client Error|\b5\d\d Server Error",
+        "a server could not serve it at that time",
+        "run it again later (--restart N does so by itself), or fetch what is needed before, onto "
+        "a volume",
+    ),
+    LogPattern(
+        r"Unable to find address for: \S+",
+        "the network interface that it is to use is not there, or has no address",
+        "correct GLOO_SOCKET_IFNAME, or leave it out",
+    ),
+    LogPattern(
+        r"Parent directory (\S+) does not exist",
+        "the folder {0}, into which it writes, does not exist where the replica runs",
+        "have it made before (os.makedirs), or check the path and the volume mounts",
+    ),
+    LogPattern(
+        r"num_samples=0\b|n_samples=0\b|resulting train set will be empty|Found no valid file",
+        "the dataset is empty: nothing was found where it looks, or nothing was left of it",
+        "check the path of the data, its volume, and what is filtered out of it",
+    ),
+    LogPattern(
+        r"PytorchStreamReader failed|Not a gzipped file|not a zip file|No data left in file"
+        r"|(?:Ran out of input|pickle data was truncated)(?!\n.*from_parent)"
+        r"|image file is truncated|cannot identify image file|unexpected end of data"
+        r"|ended before the end-of-stream marker|Error while deserializing header",
+        "a file is damaged or not whole, or not of the kind that it is read as",
+        "look at its size and its first bytes, and fetch or write it again; of checkpoints take an "
+        "earlier one",
+    ),
+    LogPattern(
+        r"Input/output error|Stale file handle",
+        "the disk or the file server failed from which it reads, or to which it writes",
+        "look at the node's kernel log (dmesg) and its storage; on another node it may go well",
     ),
     LogPattern(
         r"Remote end closed connection|Connection aborted|Name or service not known"
@@ -198,6 +279,11 @@ _PATTERNS = (
         "its program does not know the arguments {0}",
         "correct `args` of the container; options of a launcher such as torchrun, or of `trainyard "
         "run`, stand before the script",
+    ),
+    LogPattern(
+        r"--oversubscribe option to ignore the\s+number of available slots",
+        "there are not enough slots for the processes that mpirun is to start",
+        "start fewer (-np), give hosts more (--host NAME:SLOTS, or slots=N), or --oversubscribe",
     ),
     LogPattern(
         r"(?m)^(?:(?:\S+: error|Error): )?((?:the following arguments|argument -|argument \w+:"

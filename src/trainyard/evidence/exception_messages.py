@@ -7,6 +7,8 @@ from trainyard.schema.dataclass import dataclass
 _LONGEST, _MOST_LINES, _ENDS = 200, 4, (".", "!", "?")
 _LAST_ERROR = "Last error:"
 """Of NCCL: what it says before says nothing, what it says below does."""
+_SECOND_HALF = "Unexpected key(s) in state_dict"
+"""Of torch's load_state_dict: what is missing comes first."""
 
 
 @dataclass(slots=True)
@@ -38,7 +40,7 @@ class Message:
             return self._of_nccl(rest)
         is_wrapped = self.column + 1 + len(rest.split()[0]) > self.width > 0
         self.column = len(line.rstrip())
-        if not (self.is_announced or is_wrapped):
+        if not (self.is_announced or is_wrapped or rest.startswith(_SECOND_HALF)):
             return False
         self._is_sentence = self._is_sentence or not self.text
         self.text = f"{self.text} {rest}".strip()

@@ -452,6 +452,29 @@ EXCEPTIONS = [
         "saved on a GPU",
         "map_location",
     ),
+    ("HTTPError: HTTP Error 404: Not Found", "nothing at that address", "check the address"),
+    (
+        "HTTPError: 403 Client Error: Forbidden for url: https://hub/x",
+        "wants to know who",
+        "a token",
+    ),
+    (
+        "HTTPError: 429 Client Error: Too Many Requests for url: https://hub/x",
+        "could not serve it at that time",
+        "later",
+    ),
+    ("UnidentifiedImageError: cannot identify image file 'a.jpg'", "damaged", "fetch"),
+    ("OSError: [Errno 116] Stale file handle: '/nfs/a'", "file server failed", "dmesg"),
+    (
+        'RuntimeError: Missing key(s) in state_dict: "module.weight".',
+        "without DistributedDataParallel",
+        "model.module",
+    ),
+    (
+        "ImportError: cannot import name 'Net' from 'nets' (/v/lib/python3.11/site-packages/n.py)",
+        "Net is not in",
+        "install the version",
+    ),
 ]
 
 

@@ -10,10 +10,9 @@ _FAKES = {"env": [{"name": "PYTHONPATH", "value": "site-packages"}]}
 
 def _raises(name: str, package: str, error: str, *rest: object, **more: object) -> PublicFailure:
     """The import of a package fails by these words, which it is known for."""
-    return PublicFailure(
-        name, f"import {package}\n", *rest, beside={f"site-packages/{package}/__init__.py": error},
-        container=_FAKES, never=(NOT_THE_CODE,), **more,
-    )  # fmt: skip
+    known = {"never": (NOT_THE_CODE,), "container": _FAKES, **more}
+    files = {f"site-packages/{package}/__init__.py": error}
+    return PublicFailure(name, f"import {package}\n", *rest, beside=files, **known)  # type: ignore[arg-type]
 
 
 ROWS = (
@@ -46,7 +45,7 @@ def meta_nms(dets, scores, iou_threshold):
            'raise ImportError("/opt/env/lib/python3.11/site-packages/flash_attn_2_cuda.cpython-311'
            '-x86_64-linux-gnu.so: undefined symbol: _ZN3c104cuda9SetDeviceEi")\n',
            (r"undefined symbol", r"torch and flash_attn\w* do not fit"), "import flash_attn",
-           (r"install",)),
+           (r"install",), never=(NOT_THE_CODE, r"pip install torch flash_attn_2")),
     _raises("built for a newer glibc", "bitsandbytes",
            "raise ImportError(\"/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found "
            '(required by /opt/env/lib/python3.11/site-packages/bitsandbytes/libbnb.so)")\n',

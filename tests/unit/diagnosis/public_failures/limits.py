@@ -33,7 +33,7 @@ import torch
 def forward(x):
     raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.65 GiB of which 1.12 GiB is free.")
 forward(1)
-""", (r"CUDA out of memory", r"GPU's memory"), "raise torch", (r"smaller batch",), (NOT_THE_CODE,)),
+""", (r"CUDA out of memory", r"GPU's memory|memory of GPU 0"), "raise torch", (r"smaller batch",), (NOT_THE_CODE,)),
     PublicFailure("more open files than it may", """\
 import os, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))

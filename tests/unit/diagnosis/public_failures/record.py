@@ -1,8 +1,8 @@
 """Runs the hundred on this machine by `trainyard run`, and keeps what a card is made of.
 
-`python -m tests.unit.diagnosis.public_failures.record` writes `recorded` anew, or of it those whose
-kind and name have all the given words in them. It wants torch, deepspeed, mpirun, sshd and root, and
-takes some minutes.
+`python -m tests.unit.diagnosis.public_failures.record` writes `recorded` anew, or of it those
+whose kind and name have all the given words in them. It wants torch, deepspeed, mpirun, sshd and
+root, and takes some minutes.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         line = CommandLine(Path(folder))
+        line.environment["PATH"] = f"{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
         line.run("up")
         try:
             with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -24,7 +24,10 @@ from trainyard.kinds.kind_registry import KINDS
 from trainyard.schema.times import parse
 
 SHARE = 0.95
-WRONG: dict[str, str] = {}
+WRONG = {
+    "a name of the first rank that nobody knows": "the rank that waits in vain is blamed: the one "
+    "that looks for the first by a wrong name still tries, and is stopped before it says so",
+}
 """By name, what is wrong with its card."""
 ROWS = {row.name: (kind, row) for kind, rows in TABLE.items() for row in rows}
 ENDS = {name: end for kind in TABLE for name, end in recorded(kind).items()}
