@@ -41,7 +41,7 @@ ROWS = (
     _meets("another port than the first rank's",
            'if os.environ["RANK"] == "1": os.environ["MASTER_PORT"] = "9"',
            (r"127\.0\.0\.1|connect|reach|1 (?:of|/) ?2",), "dist.init_process_group",
-           (r"MASTER_PORT|address|port|all ranks",), (NOT_THE_CODE,), who=""),
+           (r"MASTER_PORT|address|port|all ranks",), (NOT_THE_CODE,), who="worker-1"),
     PublicFailure("a server whose name nobody knows", """\
 import urllib.request
 weights = urllib.request.urlopen("http://no-such-hub.invalid/model.safetensors")

@@ -27,6 +27,7 @@ SHARE = 0.95
 WRONG = {
     "a name of the first rank that nobody knows": "the rank that waits in vain is blamed: the one "
     "that looks for the first by a wrong name still tries, and is stopped before it says so",
+    "another port than the first rank's": "the same of a wrong port",
 }
 """By name, what is wrong with its card."""
 ROWS = {row.name: (kind, row) for kind, rows in TABLE.items() for row in rows}
