@@ -36,11 +36,8 @@ def _lasts(result: ReconcileResult, text: str) -> Iterator[str]:
     """The ranks that a text names have all done the same for long enough."""
     policy = (result.spec.get("runPolicy") or {}).get("hang") or {}
     after = timedelta(seconds=policy.get("afterSeconds", 300))
-    ranks = {r.rank: r for r in result.observed.reports.ranks if _is_of(result, r)}
-    named = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
-    named |= {int(n) for some in re.findall(r"\branks? ([\d, ]+)", text) for n in some.split(",")}
-    unseen = re.findall(r"ranks? ([\d, ]+) never reported", text)
-    named -= {int(n) for some in unseen for n in some.split(",")}
+    ranks = _current_ranks(result)
+    named = set().union(*_ranks_named(text))
     yield from _if(not named <= set(ranks), f"only {sorted(ranks)} have reported")
     young = [n for n in named & set(ranks) if result.now - ranks[n].since < after]
     silent = "says nothing" in text or "has ended" in text or STOPPED in text
@@ -52,6 +49,17 @@ def _lasts(result: ReconcileResult, text: str) -> Iterator[str]:
         since = pod.stopped_since
         is_stopped = rank.pid in pod.stopped and since is not None and result.now - since >= after
         yield from _if(not is_stopped, f"its pod has {sorted(pod.stopped)} stopped since {since}")
+
+
+def _ranks_named(text: str) -> tuple[set[int], set[int]]:
+    """The ranks that a text names with their pods, and those that it counts up, which wait."""
+    culprits = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
+    lists = re.findall(r"(?<!\()\branks? (\d+(?:, \d+)*)(?![\d,]| never reported)", text)
+    return culprits, {int(n) for numbers in lists for n in numbers.split(", ")}
+
+
+def _current_ranks(result: ReconcileResult) -> dict[int, RankReport]:
+    return {r.rank: r for r in result.observed.reports.ranks if _is_of(result, r)}
 
 
 def _is_of(result: ReconcileResult, rank: RankReport) -> bool:
@@ -70,10 +78,13 @@ def _answered(result: ReconcileResult, action: str) -> Iterator[str]:
 def _hung(result: ReconcileResult, found: re.Match[str]) -> Iterator[str]:
     text = found["text"]
     yield from _lasts(result, text)
-    named = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
-    works = [r.rank for r in result.observed.reports.ranks if r.rank in named and r.kind in WORK]
-    may_work = "has ended" in text or STOPPED in text
-    yield from _if(bool(works) and not may_work, f"{works} are at work")
+    ranks = _current_ranks(result)
+    culprits, waiting = _ranks_named(text)
+    to_rest = waiting if "has ended" in text or STOPPED in text else culprits | waiting
+    works = sorted(n for n in to_rest & set(ranks) if ranks[n].kind in WORK)
+    yield from _if(bool(works), f"{works} are at work")
+    both = sorted(culprits & waiting)
+    yield from _if(bool(both), f"{both} wait for themselves")
     kept = {each.name for each in result.observed.owned if each.resource == CONFIG_MAPS}
     kept |= {each.name for each in result.plan.actions if isinstance(each, Create)}
     yield from _if(not any("-hang-" in name for name in kept), "no evidence of it is kept")

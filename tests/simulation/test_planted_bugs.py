@@ -416,7 +416,10 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     "declare a hang at once": (declare_a_hang_at_once, "have done so for less than"),
     "call work a hang": (call_work_a_hang, "are at work"),
     "hear those before": (take_reports_of_pods_before, "have reported|no rank has reported"),
-    "blame another rank": (blame_another_rank, "have reported|for less than|are at work"),
+    "blame another rank": (
+        blame_another_rank,
+        "have reported|for less than|are at work|wait for themselves",
+    ),
     "keep no evidence of a hang": (keep_no_evidence, "no evidence of it is kept"),
     "start in place at once": (start_in_place_at_once, "is to start attempt .* while one runs"),
     "hear an earlier attempt": (take_reports_of_attempts_before, "."),

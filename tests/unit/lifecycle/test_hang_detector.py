@@ -340,6 +340,18 @@ def test_who_has_begun_what_others_wait_for_is_not_late_whatever_it_does_meanwhi
     assert verdict.culprit.rank == 2
 
 
+@pytest.mark.parametrize(("kind", "finding"), [("Busy", "BUSY"), ("Stopped", "STOPPED")])
+def test_who_works_or_is_stopped_is_not_waiting_for_what_it_has_begun(
+    kind: str, finding: str
+) -> None:
+    for begun in ({}, {"operation": "barrier"}):
+        verdict = found(device(0, 6), device(1, 6), device(2, 6, kind=kind, **begun))
+        assert verdict.finding is Finding[finding]
+        assert verdict.culprit is not None
+        assert verdict.culprit.rank == 2
+        assert [each.rank for each in verdict.waiting] == [0, 1]
+
+
 def test_of_several_that_work_or_do_nothing_the_one_behind_is_named() -> None:
     for kind in ("Busy", "Idle"):
         ahead, behind = ([["0", number, number]] for number in (9, 5))

@@ -22,6 +22,7 @@ from trainyard.lifecycle.hang.rank_reports import (
     MEETING,
     NEW,
     STOPPED,
+    STUCK,
     WAITING,
     Collective,
     RankReport,
@@ -101,7 +102,8 @@ def detect_hang(
     others = [rank for rank in live if rank not in waiting and rank not in silent]
     awaited = {rank.pending.place for rank in waiting if rank.pending is not None}
     # Of a device's collectives one need not wait for those that it has begun.
-    present_there = [r for r in others if r.pending is not None and r.pending.place in awaited]
+    stuck = [rank for rank in others if rank.kind in STUCK]
+    present_there = [r for r in stuck if r.pending is not None and r.pending.place in awaited]
     waiting += present_there
     others = [rank for rank in others if rank not in present_there]
     if serves and any(rank.waits_for.startswith(_SERVER_WAITS) for rank in others):
