@@ -352,6 +352,16 @@ def test_who_works_or_is_stopped_is_not_waiting_for_what_it_has_begun(
         assert [each.rank for each in verdict.waiting] == [0, 1]
 
 
+def test_who_was_stopped_or_ended_in_a_collective_is_not_said_to_have_missed_it() -> None:
+    verdict = found(device(0, 6), device(1, 6), device(2, 6, kind="Stopped"))
+    assert describe(verdict) == (
+        "worker-2 (rank 2) is stopped by a signal; it was last seen in step, train.py:9; "
+        "ranks 0, 1 wait in train.py:12"
+    )
+    verdict = found(device(0, 6), device(1, 6), device(2, 6), gone=frozenset({"worker-2"}))
+    assert describe(verdict) == "worker-2 (rank 2) has ended; ranks 0, 1 wait in train.py:12"
+
+
 def test_of_several_that_work_or_do_nothing_the_one_behind_is_named() -> None:
     for kind in ("Busy", "Idle"):
         ahead, behind = ([["0", number, number]] for number in (9, 5))

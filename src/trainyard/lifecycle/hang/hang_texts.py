@@ -41,11 +41,11 @@ def describe(verdict: HangVerdict) -> str:
         return _describe_without_culprit(verdict)
     who, missing = describe_rank(culprit), _awaited_collective(waiting)
     behind = f"; {_waiters(waiting)}"
+    has_missed = bool(missing) and not _has_entered(culprit, waiting)
+    lacks = f", and has not entered {missing}" if has_missed else ""
     if verdict.is_gone:
-        lacks = f", and has not entered {missing}" if missing else ""
         return f"{who} has ended{lacks}{behind}"
     if verdict.finding is Finding.STOPPED:
-        lacks = f", and has not entered {missing}" if missing else ""
         seen = f"; it was last seen in {culprit.line}" if culprit.line is not None else ""
         return f"{who} is stopped by a signal{lacks}{seen}{behind}"
     if verdict.finding is Finding.SUSPECT:
@@ -66,7 +66,7 @@ def describe(verdict: HangVerdict) -> str:
             f"{_at_line(culprit)}; {_ranks(waiting)} {'is' if len(waiting) == 1 else 'are'} in "
             f"{_in_collective(theirs, apart=apart)}{_at_line(waiting[0])}"
         )
-    if missing and not _has_entered(culprit, waiting):
+    if has_missed:
         return f"{who} has not entered {missing}; it {_activity(culprit)}{behind}"
     return f"{who} {_activity(culprit)}{behind}"
 
