@@ -187,11 +187,12 @@ def _ends_of_others(situation: Situation, death: ReplicaFailure) -> Iterator[Gra
         if name == death.blamed or not trains:
             continue
         found = situation.pod(pod)
-        if phase == "Deleted" and not each.get("uid"):  # it awaited its next start
-            if pod in death.grades:
-                yield death.grades[pod]
         # A pod has a reason of its own where somebody else ended it, as the end of its job does.
-        elif each.get("reason") == STOPPED or (found and found.status.get("reason")):
+        by_others = found is not None and bool(found.status.get("reason"))
+        if phase == "Deleted" and not each.get("uid"):  # it awaited its next start
+            if pod in death.grades and not by_others:
+                yield death.grades[pod]
+        elif each.get("reason") == STOPPED or by_others:
             yield Grade.STOPPED
         elif phase in _STOPPED:
             grade = death.grades.get(pod, Grade.STOPPED)
