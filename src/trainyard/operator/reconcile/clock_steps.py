@@ -17,7 +17,8 @@ from trainyard.operator.runtime_context import STEP_SECONDS
 from trainyard.schema.times import is_time, parse, render
 
 _RUNNING = "attempts[-1]"
-_COUNTED_FROM = ("startTime", "completionTime", "internal", "goodput", "nodeCheck")
+_TOLD_ALONE = ("conditions", "progress", "stragglers", "attempts")
+"""Fields from whose moments nothing is counted; of the attempts only the one that runs counts."""
 
 
 class ClockSteps:
@@ -59,7 +60,7 @@ class ClockSteps:
 
 def _counted(status: Mapping[str, Any]) -> dict[str, Any]:
     """The fields with moments from which something is counted, and the attempt that runs."""
-    counted = {name: status[name] for name in _COUNTED_FROM if name in status}
+    counted = {name: value for name, value in status.items() if name not in _TOLD_ALONE}
     attempts = status.get("attempts")
     if isinstance(attempts, list) and attempts and "endTime" not in attempts[-1]:
         counted[_RUNNING] = attempts[-1]
