@@ -47,6 +47,7 @@ class Reporters(Observer):
         self._ranks = random.Random(seed ^ 0x0B5E)
         self._arrivals = random.Random(seed ^ 0x1A7E)
         self._apart = random.Random(seed ^ 0x0A9A)
+        self._memory = random.Random(seed ^ 0x3E30)
         self._stuck: dict[str, str] = {}
         self.controllers: list[Controller] = []
         """All that ever were: those that are dead hear nothing that matters."""
@@ -118,6 +119,8 @@ class Reporters(Observer):
             observation[rng.choice(list(observation))] = rng.choice(
                 (None, [1], [[1, 2, 3]], {}, "?", -1, True)
             )
+        if samples := self._memory.choice((0, 0, 1, 2)):
+            observation["memory"] = [[0, 900], [30, 400]][:samples]
         with contextlib.suppress(BadReport):
             sent: object = observation if rng.random() < 0.99 else [observation]
             controller.reports.receive(uid, meta["name"], {"observation": sent})
