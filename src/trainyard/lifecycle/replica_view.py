@@ -106,7 +106,8 @@ def sort_replicas(
             entry = None
         old = None
         if pod is not None and (
-            pod.attempt < (record.attempt if record else floor) or _came_late(pod, entry)
+            pod.attempt < (record.attempt if record else floor)
+            or _came_late(pod, entry, ended=bool(internal.ended))
         ):
             pod, old = None, pod
         main = replica_type.main_container
@@ -125,10 +126,10 @@ def sort_replicas(
     return View(replicas, not_running, list(pods.values()))
 
 
-def _came_late(pod: Pod, entry: Entry | None) -> bool:
+def _came_late(pod: Pod, entry: Entry | None, *, ended: bool) -> bool:
     """Whether the pod was created by a request that arrived when that of the same attempt had
     ended, and was gone."""
-    return entry is not None and entry["phase"] in _ENDED and entry["uid"] != pod.uid
+    return entry is not None and entry["uid"] != pod.uid and _has_ended(entry, ended=ended)
 
 
 def _state_of_pod(
@@ -141,11 +142,7 @@ def _state_of_pod(
     """
     if pod is None:
         return _state_from_entry(entry, main, ended=ended)
-    has_ended = (
-        entry is not None
-        and entry["uid"] == pod.uid
-        and (entry["phase"] in _ENDED or (ended and has_failed(entry)))
-    )
+    has_ended = entry is not None and entry["uid"] == pod.uid and _has_ended(entry, ended=ended)
     if not has_ended and pod.deleting is None and pod.phase == "Running" and _all_run(pod):
         return (State.UNKNOWN if pod.node in lost else State.RUNNING), None
     end = exit_of(pod, main)
@@ -197,6 +194,11 @@ def _any_waits(pod: Pod) -> bool:
 
 
 _ENDED = ("Succeeded", "Failed")
+
+
+def _has_ended(entry: Entry, *, ended: bool) -> bool:
+    """Whether status told its end. `ended`: the job has, whose clean-up deletes what failed."""
+    return entry["phase"] in _ENDED or (ended and has_failed(entry))
 
 
 def has_failed(entry: Entry) -> bool:

@@ -161,3 +161,18 @@ def test_a_pod_whose_creation_came_late_leaves_the_end_of_its_replica(
     assert world.phase == phase
     assert world.status["tasks"][0]["replicas"][1] == replica
     assert world.name("1") not in world.pods
+
+
+def test_a_pod_whose_creation_came_late_leaves_the_failure_that_clean_up_deleted() -> None:
+    """The job has ended, and says by whose failure."""
+    world = World(generic(workers=3, policy="Never", cleanUpPolicy="All")).running()
+    late = copy.deepcopy(world.pods[world.name("1")])
+    late["metadata"]["uid"], late["status"] = "late", {"phase": "Pending"}
+    world.exit("1", 1).settle()
+    replica = world.status["tasks"][0]["replicas"][1]
+    assert (replica["phase"], replica["reason"]) == ("Deleted", "Error")
+    world.pods[world.name("1")] = late
+    world.run("1").settle()
+    assert world.phase == "Failed"
+    assert world.status["tasks"][0]["replicas"][1] == replica
+    assert world.name("1") not in world.pods
