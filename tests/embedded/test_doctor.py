@@ -111,7 +111,7 @@ def test_a_way_out_that_died_with_its_process_is_told_as_that_and_comes_back(
         said = "the process that starts relays has died"
         until(lambda: said in trainyard.run("doctor", code=None), "doctor tells")
         shown = trainyard.run("doctor", code=None)
-        assert "trainyard restart once no replica runs" in shown
+        assert "`trainyard restart` once no replica runs" in shown
         assert "kernel" not in shown.partition(said)[2].splitlines()[1]
         trainyard.run("restart")
         assert "pods reach what this machine reaches" in trainyard.run("doctor", code=None)

@@ -70,7 +70,7 @@ def test_a_folder_that_was_moved_names_the_cluster_that_runs(trainyard: CommandL
     trainyard.state.rename(moved)
     trainyard.environment["TRAINYARD_STATE_DIR"] = str(moved)
     trainyard.run("down")
-    assert not trainyard.processes()
+    until(lambda: not trainyard.processes(), "all of it has ended")
 
 
 def test_a_file_system_that_died_under_the_folder_is_one_line_and_down_works(

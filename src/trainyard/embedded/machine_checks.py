@@ -83,7 +83,10 @@ def network(context: DoctorContext) -> Iterator[DoctorFinding]:
     if reason:
         fix = "use a kernel with nf_tables and its tproxy (CONFIG_NFT_TPROXY), or volumes for data"
         if STARTER_DIED in reason:
-            fix = "trainyard restart once no replica runs, or trainyard down and up, start another"
+            fix = (
+                "start another: `trainyard restart` once no replica runs, else `trainyard down`, "
+                "then up"
+            )
         yield DoctorFinding(
             "network", "note", f"pods reach each other and nothing else: {reason}", fix
         )
