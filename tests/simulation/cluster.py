@@ -303,8 +303,10 @@ class Cluster(Observer):
                 self.take_peers_along(pod)
 
     def _end_with_peer(self, uid: str, attempt: int) -> None:
-        if self.in_place_pods is not None and attempt:
-            self.in_place_pods.command_ends(uid, attempt, 1, because_of_peer=True)
+        held = self.in_place_pods
+        # One that had yet to begin may be held by now.
+        if held is not None and (attempt := attempt or held.attempt(uid)):
+            held.command_ends(uid, attempt, 1, because_of_peer=True)
         else:
             self._end(uid, 1, because_of_peer=True)
 
