@@ -18,6 +18,7 @@ from tests.simulation import restart_budgets
 from tests.simulation.diagnosing import Diagnosed, Said, commands_in, said_of
 from tests.simulation.truth import PodTruth
 from trainyard.cli.main import cli
+from trainyard.diagnosis.failure_card import failure_card_of
 from trainyard.kinds.shared.reasons import STOPPED
 
 ENDS = ("Succeeded", "Failed")
@@ -642,10 +643,9 @@ def _unread(seen: Diagnosed, _: re.Match[str]) -> Iterator[str]:
 
 @says("card.reason", r"it ended with exit code (?P<code>\d+), and wrote nothing of why")
 def silent(seen: Diagnosed, found: re.Match[str]) -> Iterator[str]:
-    name = str(seen.last_attempt.get("replica"))
-    ends = [
-        p for p in seen.truth.pods.values() if p.name == name and p.own_end == int(found["code"])
-    ]
+    card = failure_card_of(seen.situation)  # it may blame another one than the attempt names
+    assert card is not None
+    ends = [p for p in seen.pods_of(card.replica) if p.own_end == int(found["code"])]
     yield from _if(bool(ends) and all(pod.message for pod in ends), f"it wrote {ends[-1:]}")
 
 

@@ -127,6 +127,7 @@ ONCE_FAILED = {
     297297376: "the monitor missed restarts that were given back and counted in one pass",
     545567503: "a pod taken away beside a failure that waits for its cause came as the first one",
     171223918: "a pod held with exit code 138 ended with 1 for a peer lost before it had begun",
+    531626574: "the monitor asked what another replica wrote than the one that a card blames",
     553177720: "a rank that worked was said to be in a collective that does not match",
 }
 
