@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from tests.tools import kubectl_path, oldest_and_newest_kubectl
+
 PATIENCE_SECONDS = 300.0
 Object = dict[str, Any]
 
@@ -154,3 +156,35 @@ def job(
 def shell(script: str) -> list[str]:
     """A command that runs a shell script."""
     return ["/bin/sh", "-c", script]
+
+
+def generic(name: str, script: str, *, replicas: int = 1, limit: int = 0, **spec: Any) -> Object:
+    """A GenericJob whose replicas run a shell script."""
+    main = {"name": "main", "image": "busybox", "command": shell(script)}
+    replica = {
+        "type": "worker",
+        "replicas": replicas,
+        "restartPolicy": {"policy": "OnFailure", "limit": limit},
+        "template": {"spec": {"containers": [main], "terminationGracePeriodSeconds": 1}},
+    }
+    return {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": "GenericJob",
+        "metadata": {"name": name},
+        "spec": {"replicaSpecs": [replica], **spec},
+    }
+
+
+def run_kubectl(line: CommandLine, *arguments: str) -> str:
+    """What the newest kubectl prints, as the user of this command line."""
+    config = line.run("kubeconfig").strip()
+    command = [*line.wrapper, kubectl_path(oldest_and_newest_kubectl()[-1])]
+    done = subprocess.run(
+        [*command, "--kubeconfig", config, *arguments],
+        env={**line.environment, "HOME": str(line.folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.stdout + done.stderr

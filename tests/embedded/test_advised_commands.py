@@ -7,12 +7,11 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.advised_commands import advised
-from tests.embedded.command_line import CommandLine, Object, shell
+from tests.embedded.command_line import CommandLine, Object, generic
 from tests.embedded.launching import require_programs
 
 RUNS, FAILED, AGAIN, PAUSED, ENDS = "runs", "failed", "again", "paused", "ends"
@@ -44,21 +43,6 @@ NAMES: set[str] = {
 """Of certificates, versions and programs, in the form of a command."""
 
 
-def job(name: str, script: str, *, limit: int = 0) -> Object:
-    main = {"name": "main", "image": "python:3.11", "command": shell(script)}
-    replica: dict[str, Any] = {
-        "type": "worker",
-        "restartPolicy": {"policy": "OnFailure", "limit": limit},
-        "template": {"spec": {"containers": [main], "terminationGracePeriodSeconds": 1}},
-    }
-    return {
-        "apiVersion": "batch.tensorstack.dev/v1beta1",
-        "kind": "GenericJob",
-        "metadata": {"name": name},
-        "spec": {"replicaSpecs": [replica]},
-    }
-
-
 @pytest.fixture(scope="module")
 def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     """A cluster with a job of each sort."""
@@ -66,11 +50,11 @@ def yard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
     line.run("up")
     once = f"[ -e {line.folder}/once ] || {{ touch {line.folder}/once; echo first; exit 1; }}; "
     sorts = {
-        RUNS: (job(RUNS, "exec python3 -c 'import time; time.sleep(3600)'"), "Running"),
-        FAILED: (job(FAILED, "echo no; exit 3"), "Failed"),
-        AGAIN: (job(AGAIN, once + "sleep 3600", limit=1), "Running"),
-        PAUSED: (job(PAUSED, "sleep 3600"), "Running"),
-        ENDS: (job(ENDS, "true"), "Succeeded"),
+        RUNS: (generic(RUNS, "exec python3 -c 'import time; time.sleep(3600)'"), "Running"),
+        FAILED: (generic(FAILED, "echo no; exit 3"), "Failed"),
+        AGAIN: (generic(AGAIN, once + "sleep 3600", limit=1), "Running"),
+        PAUSED: (generic(PAUSED, "sleep 3600"), "Running"),
+        ENDS: (generic(ENDS, "true"), "Succeeded"),
     }
     line.run("queue", "create", "small")
     for name, (manifest, phase) in sorts.items():
@@ -133,7 +117,7 @@ def test_a_command_that_a_text_advises_works(command: str, yard: CommandLine) ->
 
 def test_commands_about_a_job_of_another_namespace_reach_it(yard: CommandLine) -> None:
     """As they are printed, in the card and in advice."""
-    manifest = yard.manifest("elsewhere.yaml", job("elsewhere", "echo no; exit 3"))
+    manifest = yard.manifest("elsewhere.yaml", generic("elsewhere", "echo no; exit 3"))
     printed = yard.run("run", "--keep", "-n", "team", "-f", manifest, code=1)
     printed += yard.run("wait", "elsewhere", "-n", "team", code=1)
     printed += yard.run("explain", "elsewhere", "-n", "team")

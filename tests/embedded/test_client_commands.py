@@ -15,12 +15,11 @@ import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.embedded.command_line import CommandLine, Object, job, shell, until
+from tests.embedded.command_line import CommandLine, Object, generic, job, until
 
 _FOREVER = ["sleep", "3600"]
 
@@ -33,23 +32,6 @@ def trainyard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
     yield line
     line.run("down", code=None)
     line.kill_everything()
-
-
-def generic(name: str, script: str, *, replicas: int = 1, limit: int = 0, **spec: Any) -> Object:
-    """A GenericJob whose replicas run a shell script."""
-    main = {"name": "main", "image": "busybox", "command": shell(script)}
-    replica = {
-        "type": "worker",
-        "replicas": replicas,
-        "restartPolicy": {"policy": "OnFailure", "limit": limit},
-        "template": {"spec": {"containers": [main], "terminationGracePeriodSeconds": 1}},
-    }
-    return {
-        "apiVersion": "batch.tensorstack.dev/v1beta1",
-        "kind": "GenericJob",
-        "metadata": {"name": name},
-        "spec": {"replicaSpecs": [replica], **spec},
-    }
 
 
 def submit(trainyard: CommandLine, obj: Object, *, until_phase: str = "") -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator
 
 import click
 import pytest
 
-from tests.embedded.command_line import CommandLine, job, shell, until
+from tests.embedded.command_line import CommandLine, job, run_kubectl, shell, until
 from tests.embedded.people import Machine
-from tests.tools import kubectl_path, oldest_and_newest_kubectl
 from trainyard.cli.main import cli
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become other users")
@@ -55,20 +53,6 @@ def machine() -> Iterator[Machine]:
         made.close()
 
 
-def _kubectl(line: CommandLine, *arguments: str) -> str:
-    config = line.run("kubeconfig").strip()
-    command = [*line.wrapper, kubectl_path(oldest_and_newest_kubectl()[-1])]
-    done = subprocess.run(
-        [*command, "--kubeconfig", config, *arguments],
-        env={**line.environment, "HOME": str(line.folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return done.stdout + done.stderr
-
-
 def _logs(line: CommandLine, job: str) -> str:
     """What a job has written, once it has."""
     until(lambda: line.run("logs", job, code=None).startswith("it is"), "it writes")
@@ -76,7 +60,7 @@ def _logs(line: CommandLine, job: str) -> str:
 
 
 def _secret(line: CommandLine, job: str) -> str:
-    return _kubectl(line, "-n", "alice", "get", "secret", f"{job}-env", "-o", "json")
+    return run_kubectl(line, "-n", "alice", "get", "secret", f"{job}-env", "-o", "json")
 
 
 LOOKS = {
@@ -100,24 +84,24 @@ LOOKS = {
 def test_what_a_program_wrote_is_for_those_who_may_read_its_log(
     machine: Machine, look: str
 ) -> None:
-    seen = _kubectl(machine.bob, "-n", "alice", *LOOKS[look])
+    seen = run_kubectl(machine.bob, "-n", "alice", *LOOKS[look])
     assert WORD not in seen
     assert TOKEN not in seen
     assert "hers" in seen or look == "rows"
     if look not in ("status", "job", "jobs", "watched whole", "raw"):
         assert "for those who may read the logs here" in seen
-    hers = _kubectl(machine.alice, "-n", "alice", *LOOKS[look])
+    hers = run_kubectl(machine.alice, "-n", "alice", *LOOKS[look])
     assert WORD in hers
     assert "for those who may" not in hers
 
 
 def test_the_fact_is_told_to_everybody(machine: Machine) -> None:
-    seen = json.loads(_kubectl(machine.bob, "-n", "alice", "get", "pj", "hers", "-o", "json"))
+    seen = json.loads(run_kubectl(machine.bob, "-n", "alice", "get", "pj", "hers", "-o", "json"))
     status = seen["status"]
     assert status["phase"] == "Failed"
     assert status["attempts"][0]["exitCode"] == 3
     assert {"Failed", "Completed"} <= {each["type"] for each in status["conditions"]}
-    events = json.loads(_kubectl(machine.bob, "-n", "alice", "get", "events", "-o", "json"))
+    events = json.loads(run_kubectl(machine.bob, "-n", "alice", "get", "events", "-o", "json"))
     assert {"ReplicaFailure", "Restart"} & {each["reason"] for each in events["items"]}
     messages = {each["message"] for each in events["items"] if each["reason"] == "Started"}
     assert "Started container main" in messages
@@ -126,12 +110,12 @@ def test_the_fact_is_told_to_everybody(machine: Machine) -> None:
 def test_a_variable_of_the_shell_is_in_a_secret_of_its_job(machine: Machine) -> None:
     assert _logs(machine.alice, "nap") == f"it is {TOKEN}\n"
     secret = json.loads(_secret(machine.alice, "nap"))
-    job = json.loads(_kubectl(machine.alice, "get", "gj", "nap", "-o", "json"))
+    job = json.loads(run_kubectl(machine.alice, "get", "gj", "nap", "-o", "json"))
     assert TOKEN not in json.dumps(job)
     owners = [(each["kind"], each["uid"]) for each in secret["metadata"]["ownerReferences"]]
     assert owners == [("GenericJob", job["metadata"]["uid"])]
     assert 'User "bob" cannot get resource "secrets"' in _secret(machine.bob, "nap")
-    assert "Forbidden" in _kubectl(machine.bob, "get", "secrets", "-A")
+    assert "Forbidden" in run_kubectl(machine.bob, "get", "secrets", "-A")
     written = [path for path in machine.alice.folder.rglob("*") if path.is_file()]
     assert any(path.name == "record.json" for path in written)
     assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
@@ -168,7 +152,7 @@ def test_a_saved_manifest_takes_the_variable_from_the_shell_that_submits_it(
     refused = alice.run("submit", "-f", "saved.yaml", code=1)
     assert "runAsUser" in refused
     assert "NotFound" in _secret(alice, "saved"), "nothing stays of a job that came to nothing"
-    _kubectl(alice, "create", "secret", "generic", "saved-env", "--from-literal=own=1")
+    run_kubectl(alice, "create", "secret", "generic", "saved-env", "--from-literal=own=1")
     refused = alice.run("run", "-d", *words[:4], "nap.sh", code=1)
     assert "Secret alice/saved-env is there and is no job's" in refused
     assert "own" in json.loads(_secret(alice, "saved"))["data"]

@@ -8,16 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.embedded.command_line import CommandLine, Object, job, shell, until
+from tests.embedded.command_line import CommandLine, Object, job, run_kubectl, shell, until
 from tests.embedded.people import Machine
-from tests.tools import kubectl_path, oldest_and_newest_kubectl
 from trainyard.kube.embedded_contract import HIDDEN_OUTPUT
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become other users")
@@ -65,19 +63,6 @@ _STATUS: Object = {
 """Of a job that another controller looks after, so that ours leaves it."""
 
 
-def _kubectl(line: CommandLine, *arguments: str) -> str:
-    command = [*line.wrapper, kubectl_path(oldest_and_newest_kubectl()[-1])]
-    done = subprocess.run(
-        [*command, "--kubeconfig", line.run("kubeconfig").strip(), *arguments],
-        env={**line.environment, "HOME": str(line.folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return done.stdout + done.stderr
-
-
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Machine]:
     """A cluster of Alice, who has a job of every sort, and Bob."""
@@ -95,9 +80,13 @@ def machine() -> Iterator[Machine]:
         alice.run("wait", "stays", "--for", "phase=Running", "--timeout", "2m")
         patch = json.dumps({"status": _STATUS})
         where = ("-n", "alice", "patch", "pj", "told", "--subresource=status", "--type=merge")
-        assert "patched" in _kubectl(made.root, *where, "-p", patch)
-        assert "created" in _kubectl(alice, "create", "configmap", "hers", "--from-literal=a=open")
-        job_uid = json.loads(_kubectl(alice, "get", "pj", "told", "-o", "json"))["metadata"]["uid"]
+        assert "patched" in run_kubectl(made.root, *where, "-p", patch)
+        assert "created" in run_kubectl(
+            alice, "create", "configmap", "hers", "--from-literal=a=open"
+        )
+        job_uid = json.loads(run_kubectl(alice, "get", "pj", "told", "-o", "json"))["metadata"][
+            "uid"
+        ]
         owner = {
             "apiVersion": "batch.tensorstack.dev/v1beta1",
             "kind": "PyTorchTrainingJob",
@@ -108,8 +97,8 @@ def machine() -> Iterator[Machine]:
         metadata = {"name": "stacks", "namespace": "alice", "ownerReferences": [owner]}
         stacks = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         file = made.root.manifest("stacks.yaml", stacks | {"data": {"stack": _WORD}})
-        assert "created" in _kubectl(made.root, "create", "-f", file)
-        assert "created" in _kubectl(
+        assert "created" in run_kubectl(made.root, "create", "-f", file)
+        assert "created" in run_kubectl(
             alice, "create", "secret", "generic", "s", "--from-literal=a=b"
         )
         yield made
@@ -123,7 +112,7 @@ class Seen:
     def __init__(self, machine: Machine, *what: str) -> None:
         get = ("-n", "alice", "get", *what, "-o", "json")
         self.hers, self.his = (
-            json.loads(_kubectl(line, *get)) for line in (machine.alice, machine.bob)
+            json.loads(run_kubectl(line, *get)) for line in (machine.alice, machine.bob)
         )
 
     def alike(self, *path: str) -> None:
@@ -160,48 +149,48 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 def _may(line: CommandLine, *questions: str) -> None:
     for question in questions:
-        assert _kubectl(line, "auth", "can-i", *question.split()).startswith("yes"), question
+        assert run_kubectl(line, "auth", "can-i", *question.split()).startswith("yes"), question
 
 
 def _may_not(line: CommandLine, *questions: str) -> None:
     for question in questions:
-        assert "no" in _kubectl(line, "auth", "can-i", *question.split()).split(), question
+        assert "no" in run_kubectl(line, "auth", "can-i", *question.split()).split(), question
 
 
 def _refused(line: CommandLine, *commands: str) -> None:
     for command in commands:
-        said = _kubectl(line, *command.split())
+        said = run_kubectl(line, *command.split())
         assert re.search(r"forbidden: User \"\w+\" cannot|cannot \w+ the namespace", said), said
 
 
 def _sees_own(machine: Machine) -> None:
-    said = _kubectl(machine.alice, "get", "pj,pods,events,configmaps")
+    said = run_kubectl(machine.alice, "get", "pj,pods,events,configmaps")
     assert "Forbidden" not in said
     assert "pytorchtrainingjob.batch.tensorstack.dev/told" in said
 
 
 def _sees_others(machine: Machine) -> None:
-    said = _kubectl(machine.bob, "-n", "alice", "get", "pj,pods,events,configmaps")
+    said = run_kubectl(machine.bob, "-n", "alice", "get", "pj,pods,events,configmaps")
     assert "Forbidden" not in said
     assert "pytorchtrainingjob.batch.tensorstack.dev/told" in said
 
 
 def _sees_what_is_in_none(machine: Machine) -> None:
-    said = _kubectl(machine.bob, "get", "nodes,queues,namespaces", "-o", "name")
+    said = run_kubectl(machine.bob, "get", "nodes,queues,namespaces", "-o", "name")
     assert {"node", "namespace/alice"} <= set(said.split()) | {said.partition("/")[0]}
     assert "queue.scheduler.tensorstack.dev/default" in said
 
 
 def _reads_own(machine: Machine) -> None:
     alice = machine.alice
-    assert _kubectl(alice, "get", "secret", "s", "-o", "jsonpath={.data.a}") == "Yg=="
+    assert run_kubectl(alice, "get", "secret", "s", "-o", "jsonpath={.data.a}") == "Yg=="
     until(lambda: _WORD in alice.run("logs", "fails", code=None), "she reads her log")
     assert alice.run("exec", "stays", "--", "echo", "hello") == "hello\n"
     _may(alice, "create pods --subresource=portforward")
 
 
 def _reads_no_others(machine: Machine) -> None:
-    pods = _kubectl(machine.bob, "-n", "alice", "get", "pods", "-o", "name").split()
+    pods = run_kubectl(machine.bob, "-n", "alice", "get", "pods", "-o", "name").split()
     pod = next(name for name in pods if "stays" in name)
     commands = ("get secrets", "get secret s", f"logs {pod}", f"exec {pod} -- id")
     _refused(machine.bob, *(f"-n alice {each}" for each in commands))
@@ -213,7 +202,7 @@ def _writes_own(machine: Machine) -> None:
     _may(machine.alice, "create pods", "delete pj", "patch configmaps")
     _may_not(machine.alice, "patch pods --subresource=status", "create pods --subresource=binding")
     where = ("patch", "pj", "told", "--subresource=status", "--type=merge")
-    said = _kubectl(machine.alice, *where, "-p", '{"status": {"phase": "Succeeded"}}')
+    said = run_kubectl(machine.alice, *where, "-p", '{"status": {"phase": "Succeeded"}}')
     assert 'User "alice" cannot patch' in said
 
 
@@ -228,8 +217,8 @@ def _writes_no_others(machine: Machine) -> None:
 
 
 def _makes_namespaces(machine: Machine) -> None:
-    assert "created" in _kubectl(machine.bob, "create", "namespace", "bob-papers")
-    assert "is forbidden" in _kubectl(machine.bob, "create", "namespace", "papers")
+    assert "created" in run_kubectl(machine.bob, "create", "namespace", "bob-papers")
+    assert "is forbidden" in run_kubectl(machine.bob, "create", "namespace", "papers")
     _may_not(machine.bob, "create queues.scheduler.tensorstack.dev", "delete nodes")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from trainyard.client.cluster_target import ClusterTarget
 from trainyard.client.job_view import Job
 from trainyard.kinds.shared import labels
+from trainyard.kube.embedded_contract import CLAIMS_FOLDER, empty_claim_message
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from trainyard.machine.state_folder import find_cluster
@@ -24,14 +25,11 @@ async def empty_claims(target: ClusterTarget, jobs: Iterable[Job]) -> list[str]:
     found = []
     wanted = {(job.namespace, claim) for job in jobs for claim in _claims(job.obj.get("spec"))}
     for namespace, claim in sorted(wanted):
-        kept = target.folder / "volumes" / namespace / claim
+        kept = target.folder / CLAIMS_FOLDER / namespace / claim
         is_named = mapping.get(f"{namespace}/{claim}") or mapping.get(claim)
         if is_named or _has_entries(kept) or await _has_folder(target, namespace, claim):
             continue
-        found.append(
-            f"claim {claim!r} is not mapped to a folder and is empty; it is kept in {kept}. To use "
-            f"your data: --volume {claim}=DIR"
-        )
+        found.append(empty_claim_message(claim, str(kept)))
     return found
 
 

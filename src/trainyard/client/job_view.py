@@ -74,7 +74,6 @@ class Job:
     run_policy = ObjectAt("spec", "runPolicy")
     elastic = ObjectAt("spec", "elastic")
     pause_mode = ObjectAt("spec", "runMode", "pause")
-
     debug_mode = ObjectAt("spec", "runMode", "debug")
     queue = TextAt("spec", "scheduler", "t9kScheduler", "queue")
     """The queue that it asks for; empty without one."""

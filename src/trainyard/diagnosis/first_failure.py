@@ -13,10 +13,11 @@ from enum import IntEnum
 
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import ContainerView, PodView
-from trainyard.diagnosis.situation import GIVEN_UP, Object, Situation
+from trainyard.diagnosis.situation import Object, Situation
 from trainyard.evidence.launcher_reports import BlamedRank, find_blamed_rank
 from trainyard.evidence.secondary_exceptions import is_secondary, reports_child_failure
 from trainyard.evidence.tracebacks import RaisedException, find_exceptions, lines_of_roots
+from trainyard.kinds.shared.reasons import GIVEN_UP
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 

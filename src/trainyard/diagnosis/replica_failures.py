@@ -11,7 +11,7 @@ from trainyard.client.job_events import event_time
 from trainyard.diagnosis import exit_meanings, first_failure, full_volumes, missing_ranks
 from trainyard.diagnosis.first_failure import FailedReplica, Grade
 from trainyard.diagnosis.log_meanings import COLLECTIVES_DIFFER, Reading
-from trainyard.diagnosis.situation import GIVEN_UP, Object, Situation
+from trainyard.diagnosis.situation import Object, Situation
 from trainyard.evidence.launcher_reports import (
     count_lines,
     count_processes,
@@ -20,7 +20,7 @@ from trainyard.evidence.launcher_reports import (
 )
 from trainyard.evidence.start_failures import never_starts
 from trainyard.evidence.tracebacks import RaisedException
-from trainyard.kinds.shared.reasons import without_torchrun_report
+from trainyard.kinds.shared.reasons import GIVEN_UP, without_torchrun_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.kube.embedded_contract import HIDDEN_OUTPUT
 from trainyard.schema.dataclass import dataclass

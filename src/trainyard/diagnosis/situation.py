@@ -12,6 +12,7 @@ from trainyard.client.job_view import Job
 from trainyard.client.log_tails import Tail
 from trainyard.client.pod_views import PodView
 from trainyard.kinds.shared.reasons import (
+    GIVEN_UP,
     ToldFailure,
     parse_failure_message,
     without_torchrun_report,
@@ -21,8 +22,6 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 Object = Mapping[str, Any]
-GIVEN_UP = ("LaunchTimeout", "Hung")
-"""Why replicas were stopped that ran: what is told of that is the controller's, and no log's."""
 _OF_ITSELF = ("Error", "Completed", "StartError", "ContainerCannotRun", "RunContainerError")
 
 

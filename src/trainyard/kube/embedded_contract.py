@@ -43,6 +43,8 @@ GRACE_IS_OVER = "did not end within its grace period"
 """In the event of a container that got SIGKILL for that."""
 HIDDEN_OUTPUT = "(for those who may read the logs here)"
 """What a program wrote, for those who may not read its log (decision 371)."""
+CLAIMS_FOLDER = "volumes"
+"""In the state folder: NAMESPACE/CLAIM for each claim that no folder stands for."""
 OBSERVE = "TRAINYARD_OBSERVE"
 """A variable of a container: the node gives it the observer's programs, which Python then loads."""
 OBSERVER_PATH = "/t9k/observer"
@@ -89,3 +91,11 @@ def loopback_address(pod: str) -> str:
     digest = fnv1a64(pod.encode())
     x, y, z = (1 + (digest >> shift) % 254 for shift in (0, 20, 40))
     return f"127.{x}.{y}.{z}"
+
+
+def empty_claim_message(claim: str, folder: str) -> str:
+    """Of a claim that no folder stands for, and that nothing has been put into."""
+    return (
+        f"claim {claim!r} is not mapped to a folder and is empty; it is kept in {folder}. To use "
+        f"your data: --volume {claim}=DIR"
+    )

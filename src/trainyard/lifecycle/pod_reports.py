@@ -47,8 +47,10 @@ class ProcessWork:
     saving: float = 0.0
 
 
-_TRUST = ("", "TensorBoard", "Output")
-"""Where progress is known from, what is trusted most first."""
+PRINTED = "Output"
+SOURCES = ("", "TensorBoard", PRINTED)
+"""Where progress is known from, what is trusted most first, as programs of `payloads/observer` have
+it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Progress:
         known of it otherwise, nor what it writes for TensorBoard by what it prints."""
         if before is None:
             return self
-        if before.has_position and _TRUST.index(self.source) > _TRUST.index(before.source):
+        if before.has_position and SOURCES.index(self.source) > SOURCES.index(before.source):
             return before
         if not self.has_position:
             now = replace(

@@ -41,7 +41,7 @@ POLICIES: Sequence[Policy] = (
     Policy("failure", ends_job(verdicts.failure_for_good), (Stage.RESTARTS,)),
     Policy("invalid pod", ends_job(verdicts.pod_refused_as_invalid), (Stage.RESTARTS,)),
     Policy("launch", launch_policy.report_launch, (Stage.REPLICAS,)),
-    Policy("ranks that never met", hang_policy.report_ranks_apart, (Stage.REPORTS, Stage.END)),
+    Policy("ranks apart", hang_policy.report_ranks_apart, (Stage.REPORTS, Stage.END)),
     Policy("viewer", viewer_links.report_viewers, (Stage.FIELDS,)),
     Policy("progress", progress_status.evaluate, (Stage.FIELDS,)),
     Policy(

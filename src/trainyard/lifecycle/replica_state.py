@@ -119,13 +119,6 @@ VANISHED = frozenset({"ContainerStatusUnknown", "Unknown"})
 """Container reasons by which the kubelet and containerd say that they lost sight of it, as after
 a reboot of the node: its exit code is made up."""
 
-HUNG = "Hung"
-"""Why a replica failed, or an attempt was ended, whose ranks got nowhere."""
-LAUNCH_TIMEOUT = "LaunchTimeout"
-"""Why a launching replica failed that has taken too long."""
-GIVEN_UP = frozenset({HUNG, LAUNCH_TIMEOUT})
-"""Why replicas failed that ran. They are stopped, and what they answer to that says nothing."""
-
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 """Pod reason by which a kubelet says that the pod's `activeDeadlineSeconds` are over."""
 # Must be positive, and is one of the few fields of a pod that may be set later:

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.pods.container_roles import INIT, SIDECAR
+from trainyard.kinds.shared.reasons import GIVEN_UP
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.lifecycle.internal_status import InternalStatus
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.lifecycle.replica_state import (
     DEADLINE_EXCEEDED,
-    GIVEN_UP,
     STOP_SECONDS,
     Exit,
     Ruling,

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from trainyard.lifecycle import pod_reports
 from trainyard.operator.channel.report_intake import ReportIntake
 from trainyard.operator.channel.trainer_status import BadReport
+from trainyard.payloads.observer import printed_progress, tensorboard_events
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 WRONG = 5000.0
@@ -180,3 +182,8 @@ async def test_a_rank_that_two_pods_go_on_to_report_is_known() -> None:
     assert tell("a", 3) == []
     assert tell("b", 4) == []
     assert tell("a", 3) == ["b", "a"]
+
+
+def test_sources_of_progress_are_those_of_the_observers_programs() -> None:
+    assert set(pod_reports.SOURCES) == {"", tensorboard_events.SOURCE, printed_progress.SOURCE}
+    assert pod_reports.PRINTED == printed_progress.SOURCE

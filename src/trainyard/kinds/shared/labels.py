@@ -25,6 +25,7 @@ COMPONENT_TYPE = "tensorstack.dev/component-type"
 JOB_ROLE = "job-role"
 """``master`` on the pod of rank 0, in kinds that tell it."""
 OF_RANK0 = (JOB_ROLE,)
+"""Labels that these kinds set on one replica's pod, and templates of none have."""
 REPLICA_INDEX = "replica-index"
 """The index within the replica type."""
 

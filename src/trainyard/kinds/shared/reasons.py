@@ -37,6 +37,13 @@ class Phase(StrEnum):
 STOPPED = "Stopped"
 """Reason of a replica that was stopped because its job had ended; the kubelet calls it
 DeadlineExceeded, after the means."""
+HUNG = "Hung"
+"""Why a replica failed, or an attempt was ended, whose ranks got nowhere."""
+LAUNCH_TIMEOUT = "LaunchTimeout"
+"""Why a launching replica failed that has taken too long."""
+GIVEN_UP = frozenset({HUNG, LAUNCH_TIMEOUT})
+"""Why replicas failed that ran. They are stopped, and what they answer to that says nothing; what
+is told of it is the controller's, and no log's."""
 
 
 class ConditionType(StrEnum):

@@ -12,7 +12,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
+from trainyard.kinds.shared.reasons import (
+    HUNG,
+    ConditionReason,
+    ConditionType,
+    EventReason,
+    Phase,
+)
 from trainyard.kinds.shared.workload import FailureAction, HangAction, HangPolicy
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle import texts
@@ -28,7 +34,7 @@ from trainyard.lifecycle.hang.rank_reports import (
 )
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext, Verdict
-from trainyard.lifecycle.replica_state import HUNG, Exit, Ruling, State
+from trainyard.lifecycle.replica_state import Exit, Ruling, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.status.conditions import Conditions
 from trainyard.lifecycle.status.status_builder import StatusBuilder

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from trainyard.kinds.shared.reasons import preflight_difference
+from trainyard.kinds.shared.reasons import LAUNCH_TIMEOUT, preflight_difference
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.elastic import elastic_size
 from trainyard.lifecycle.observed import Container
 from trainyard.lifecycle.policy import NOTHING, PolicyResult
 from trainyard.lifecycle.reconcile_context import ReconcileContext
-from trainyard.lifecycle.replica_state import LAUNCH_TIMEOUT, Exit, State
+from trainyard.lifecycle.replica_state import Exit, State
 from trainyard.lifecycle.replica_view import Replica
 from trainyard.lifecycle.status.status_builder import StatusBuilder
 from trainyard.schema.dataclass import dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainyard.lifecycle.pod_reports import PRINTED
 from trainyard.schema.dataclass import dataclass
 
 
@@ -20,7 +21,7 @@ class TrainingPosition:
         """From `status.progress`; what others wrote there and is no number was never told, and what
         a program prints is too weak to end a job for."""
         fields = progress if isinstance(progress, Mapping) else {}
-        if fields.get("source") == "Output":
+        if fields.get("source") == PRINTED:
             return cls()
         made = fields.get("checkpoint")
         saved = made.get("step") if isinstance(made, Mapping) else None

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trainyard.kinds.shared.reasons import STOPPED
+from trainyard.kinds.shared.reasons import GIVEN_UP, STOPPED
 from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.pods import pod_cleanup
 from trainyard.lifecycle.reconcile_context import ReconcileContext
-from trainyard.lifecycle.replica_state import DEADLINE_EXCEEDED, GIVEN_UP, State
+from trainyard.lifecycle.replica_state import DEADLINE_EXCEEDED, State
 from trainyard.lifecycle.replica_view import Entry, Replica, View, has_failed
 
 _COUNTED = {state.value: state.value.lower() for state in State}

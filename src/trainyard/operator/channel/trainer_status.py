@@ -12,15 +12,13 @@ import math
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.lifecycle.pod_reports import Checkpoint, ProcessWork, Progress
-from trainyard.payloads.observer import printed_progress, tensorboard_events
+from trainyard.lifecycle.pod_reports import SOURCES, Checkpoint, ProcessWork, Progress
 from trainyard.schema.errors import TrainyardError
 
 _STEP, _TOTAL, _EPOCHS = "current_step", "total_steps", ("current_epoch", "epoch")
 """Hugging Face's trainer logs the epoch by its second name, at the end by that alone."""
 _MAX_METRICS, _MAX_NAME, _MAX_VALUE, _MAX_PATH = 64, 128, 256, 1024
 _MAX_RUN = 64
-_SOURCES = (tensorboard_events.SOURCE, printed_progress.SOURCE)
 _MOST = 2**53
 _MOST_SECONDS = 1e9
 
@@ -55,8 +53,8 @@ def parse_trainer_status(given: Any, replica: str, at: datetime) -> Progress:
 
 
 def _source(given: Any) -> str:
-    if given not in ("", *_SOURCES):
-        raise BadReport(f"trainerStatus.source: not {' or '.join(_SOURCES)}")
+    if given not in SOURCES:
+        raise BadReport(f"trainerStatus.source: not {' or '.join(filter(None, SOURCES))}")
     return str(given)
 
 

@@ -228,15 +228,15 @@ class PodVolumes:
                 path, read_only=read_only, private=bool(containing_folder(path, self.hidden))
             )
         names = path_component(namespace), path_component(claim)
-        path = os.path.join(self.context.settings.state_dir, "volumes", *names)
+        kept = os.path.join(self.context.settings.state_dir, embedded_contract.CLAIMS_FOLDER)
+        path = os.path.join(kept, *names)
         os.makedirs(path, exist_ok=True)
         self.context.give_to_tenant(path)
         if not os.listdir(path):
             self._give_to_user(path)
             self.context.warn(
                 "EmptyClaim",
-                f"claim {claim!r} is not mapped to a folder and is empty; it is kept in {path}. "
-                f"To use your data: --volume {claim}=DIR",
+                embedded_contract.empty_claim_message(claim, path),
             )
         return VolumeSource(path, read_only=read_only)
 
